@@ -79,7 +79,10 @@ pub struct GatewayConfig {
     /// Default: "sandgate".
     ///
     /// Example: `deployment = "staging"`
-    #[schemars(regex(pattern = "^[a-z][a-z0-9-]{0,62}$"))]
+    #[schemars(
+        regex(pattern = "^[a-z][a-z0-9-]{0,62}$"),
+        extend("x-accepts" = "use 1 to 63 characters of a-z, 0-9 and -, beginning with a letter")
+    )]
     pub deployment: String,
 }
 

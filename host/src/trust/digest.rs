@@ -70,7 +70,11 @@ impl JsonSchema for Sha256Pin {
     }
 
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        json_schema!({ "type": "string", "pattern": "^[0-9a-fA-F]{64}$" })
+        json_schema!({
+            "type": "string",
+            "pattern": "^[0-9a-fA-F]{64}$",
+            "x-accepts": "write 64 hex digits, as `sandgate provider inspect FILE` prints them"
+        })
     }
 }
 
