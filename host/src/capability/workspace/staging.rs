@@ -193,7 +193,7 @@ mod tests {
             drop(staged);
             assert_eq!(std::fs::read_to_string(&file).unwrap(), "new");
             assert_eq!(std::fs::metadata(&file).unwrap().permissions().mode() & 0o7777, 0o751);
-            assert_eq!(names(temp.path()), ["a"]);
         }
+        assert_eq!(names(temp.path()), ["a"]);
     }
 }

@@ -79,18 +79,18 @@ mod tests {
 
     #[test]
     fn all_jobs_are_done_and_all_threads_end() {
-        let (queue, sum) = (Queue::new(12_u32), AtomicU32::new(0));
+        // A job n makes two jobs n - 1: a full binary tree.
+        let (queue, done) = (Queue::new(9_u32), AtomicU32::new(0));
         std::thread::scope(|scope| {
             for _ in 0..4 {
                 scope.spawn(|| {
                     queue.work(|job| {
-                        sum.fetch_add(1, Ordering::Relaxed);
-                        queue.extend((0..job).filter(|_| job <= 12).map(|n| n.min(job - 1)).take(2));
+                        done.fetch_add(1, Ordering::Relaxed);
+                        queue.extend(job.checked_sub(1).into_iter().flat_map(|child| [child, child]));
                     });
                 });
             }
         });
-        // A tree in which a job n has the children 0 and 1 (as far as they exist): 12 → 0, 1 → 0.
-        assert_eq!(sum.load(Ordering::Relaxed), 4);
+        assert_eq!(done.into_inner(), (1 << 10) - 1);
     }
 }
