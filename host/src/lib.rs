@@ -2,6 +2,7 @@
 //! WebAssembly components, grants each what its operator allowed, and runs commands and file operations through them.
 #![cfg_attr(test, allow(clippy::unwrap_used, reason = "a test that unwraps says where it failed"))]
 
+pub mod capability;
 pub mod config;
 pub mod error;
 pub mod ids;
