@@ -89,17 +89,12 @@ fn check_skills(config: &Config, problems: &mut Problems) {
     for (index, name) in skills.disabled.iter().enumerate() {
         let parts: Vec<&str> = name.split('/').collect();
         let good = parts.iter().all(|part| !matches!(*part, "" | "." | ".."))
-            && match parts[..] {
-                [_] => true,
-                [category, _] => SKILL_CATEGORIES.contains(&category) && category != "integrations",
-                [category, _, _] => category == "integrations",
-                _ => false,
-            };
+            && (parts.len() == 1 || SKILL_CATEGORIES.contains(&parts[0]));
         if !good {
             let path = KeyPath::of(&["skills", "disabled"]).index(index);
             let shown = problems.shown(&path, name);
-            let hint =
-                "write \"NAME\", \"public/NAME\", \"custom/NAME\", \"legacy/NAME\" or \"integrations/PROVIDER/NAME\"";
+            let hint = "write \"NAME\", \"CATEGORY/NAME\" or \"integrations/PROVIDER/NAME\", with the category public, \
+                        custom, legacy or integrations";
             problems.add(&path, At::Value, format!("{shown} names no skill"), hint);
         }
     }
