@@ -2,9 +2,12 @@
 //! WebAssembly components, grants each what its operator allowed, and runs commands and file operations through them.
 #![cfg_attr(test, allow(clippy::unwrap_used, reason = "a test that unwraps says where it failed"))]
 
+pub mod capability;
+pub mod env_policy;
 pub mod error;
 pub mod ids;
 pub mod mounts;
+pub mod rewrite;
 pub mod values;
 
 pub use error::{Code, Error, Result};
