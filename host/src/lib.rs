@@ -4,9 +4,11 @@
 
 pub mod capability;
 pub mod config;
+pub mod env_policy;
 pub mod error;
 pub mod ids;
 pub mod mounts;
+pub mod rewrite;
 pub mod trust;
 pub mod values;
 

@@ -1,0 +1,142 @@
+//! Which process groups each sandbox has, from the start of a command until nothing is left of its group.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use rustix::io::Errno;
+use rustix::process::{Pid, Signal, WaitOptions, kill_process_group, test_kill_process_group, waitpgid};
+
+use super::leash::Leash;
+use crate::error::{Code, Error, Result};
+use crate::ids::SandboxId;
+
+/// How many groups one sandbox may have: commands that run, and those that left something in the background. Far more
+/// than an agent starts, and few enough that one sandbox can't take the machine's process table.
+pub const MAX_GROUPS: usize = 256;
+
+/// How often a group with background processes is looked at. Its number is free for other processes once it is empty;
+/// the kernel comes back to a number only after all others, which takes much longer than this.
+const LOOK: Duration = Duration::from_secs(2);
+
+/// The groups of all sandboxes of one provider. A sandbox without any has no entry.
+#[derive(Default)]
+pub(super) struct Groups {
+    sandboxes: Mutex<HashMap<SandboxId, Vec<Pid>>>,
+}
+
+/// One group. Unless it was [let go](Self::leave_rest), dropping it kills what is left of it.
+pub(super) struct Group {
+    id: Pid,
+    sandbox: SandboxId,
+    groups: Arc<Groups>,
+    finished: bool,
+}
+
+impl Groups {
+    /// Whether there is room for one more.
+    pub(super) fn check_room(&self, sandbox: &SandboxId) -> Result<()> {
+        let count = self.sandboxes.lock().get(sandbox).map_or(0, Vec::len);
+        if count < MAX_GROUPS {
+            return Ok(());
+        }
+        Err(Error::new(
+            Code::Capacity,
+            format!("sandbox {sandbox} has {count} commands and background processes, which is the most it may have"),
+        )
+        .hint("end some of its background processes first"))
+    }
+
+    /// Takes over a group that was just started. If it can't be leashed it is killed.
+    pub(super) fn add(self: &Arc<Self>, sandbox: &SandboxId, id: Pid) -> Result<Group> {
+        self.sandboxes.lock().entry(sandbox.clone()).or_default().push(id);
+        let group = Group { id, sandbox: sandbox.clone(), groups: Arc::clone(self), finished: false };
+        Leash::of_this_process().add(id)?;
+        Ok(group)
+    }
+
+    /// Kills all groups of a sandbox. Their own tasks see it and forget them.
+    pub(super) fn end(&self, sandbox: &SandboxId) {
+        // Under the lock: a group that is forgotten meanwhile may be another's.
+        let sandboxes = self.sandboxes.lock();
+        for group in sandboxes.get(sandbox).into_iter().flatten() {
+            kill_group(*group, Signal::KILL);
+        }
+    }
+
+    /// How many groups a sandbox has.
+    pub(super) fn count(&self, sandbox: &SandboxId) -> usize {
+        self.sandboxes.lock().get(sandbox).map_or(0, Vec::len)
+    }
+
+    fn forget(&self, sandbox: &SandboxId, id: Pid) {
+        let mut sandboxes = self.sandboxes.lock();
+        if let Some(groups) = sandboxes.get_mut(sandbox) {
+            if let Some(at) = groups.iter().position(|group| *group == id) {
+                groups.swap_remove(at);
+            }
+            if groups.is_empty() {
+                sandboxes.remove(sandbox);
+            }
+        }
+        Leash::of_this_process().remove(id);
+    }
+}
+
+impl Group {
+    pub(super) fn id(&self) -> Pid {
+        self.id
+    }
+
+    pub(super) fn signal(&self, signal: Signal) {
+        kill_group(self.id, signal);
+    }
+
+    /// Whether anything is left of it. Call it only when its leader has been waited for.
+    pub(super) fn is_empty(&self) -> bool {
+        // Where the gateway is process 1 (a container without an init), orphans become its children.
+        while let Ok(Some(_)) = waitpgid(self.id, WaitOptions::NOHANG) {}
+        test_kill_process_group(self.id) == Err(Errno::SRCH)
+    }
+
+    /// Waits until nothing is left, up to a time: after a SIGKILL that is a matter of microseconds, if the kernel can
+    /// end the processes at all.
+    pub(super) async fn emptied(&self, within: Duration) -> bool {
+        let mut pause = Duration::from_micros(200);
+        let deadline = tokio::time::Instant::now() + within;
+        while !self.is_empty() {
+            if tokio::time::Instant::now() >= deadline {
+                return false;
+            }
+            tokio::time::sleep(pause).await;
+            pause = (pause * 2).min(Duration::from_millis(20));
+        }
+        true
+    }
+
+    /// The command has ended and may have left something in the background, which lives on until its sandbox ends.
+    pub(super) async fn leave_rest(mut self) {
+        while !self.is_empty() {
+            tokio::time::sleep(LOOK).await;
+        }
+        self.finished = true;
+        self.groups.forget(&self.sandbox, self.id);
+    }
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        if !self.finished {
+            kill_group(self.id, Signal::KILL);
+            self.groups.forget(&self.sandbox, self.id);
+        }
+    }
+}
+
+fn kill_group(id: Pid, signal: Signal) {
+    match kill_process_group(id, signal) {
+        Ok(()) | Err(Errno::SRCH) => {}
+        Err(error) => tracing::warn!(group = id.as_raw_nonzero(), %error, "a process group could not be signalled"),
+    }
+}
