@@ -392,3 +392,47 @@ fn join(parent: &str, name: &str) -> String {
 fn join_root(root: &str, relative: &str) -> String {
     format!("{root}/{relative}")
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::mounts::Access;
+
+    /// Gives up at the first entry that it sees.
+    struct GivesUp<'a> {
+        cancel: &'a Cancel,
+        seen: AtomicU32,
+    }
+
+    impl Visitor for GivesUp<'_> {
+        type Scratch = ();
+
+        fn scratch(&self) {}
+
+        fn wants_below(&self, _: &str) -> bool {
+            true
+        }
+
+        fn visit(&self, (): &mut (), _: &Entry<'_>) -> Seen {
+            self.cancel.set();
+            self.seen.fetch_add(1, Ordering::Relaxed);
+            Seen::Yes
+        }
+    }
+
+    #[test]
+    fn a_walk_that_is_given_up_looks_at_nothing_more() {
+        let temp = tempfile::tempdir().unwrap();
+        for n in 0..1000 {
+            std::fs::write(temp.path().join(format!("f{n}")), "").unwrap();
+        }
+        let at = VirtualPath::new("/mnt/a").unwrap();
+        let mount = Mount { at: at.clone(), host: temp.path().to_owned(), access: Access::ReadOnly };
+        let table = MountTable::new(vec![mount], at.clone()).unwrap();
+        let cancel = Cancel::default();
+        let visitor = GivesUp { cancel: &cancel, seen: AtomicU32::new(0) };
+        let walk = Walk { threads: 1, ..Walk::all(&table, false, &cancel) };
+        walk.run(start(&table, &at).unwrap(), &at, &visitor);
+        assert_eq!(visitor.seen.into_inner(), 1);
+    }
+}
