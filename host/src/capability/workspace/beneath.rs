@@ -1,5 +1,6 @@
 //! Opening things beneath a directory, with the kernel's word that no link was followed.
 
+use std::ffi::OsStr;
 use std::os::fd::{AsFd, OwnedFd};
 
 use rustix::fs::{CWD, Mode, OFlags, ResolveFlags};
@@ -19,8 +20,9 @@ const RESOLVE: ResolveFlags = ResolveFlags::BENEATH.union(ResolveFlags::NO_SYMLI
 ///
 /// A link anywhere in it is `ELOOP`; only with `PATH | NOFOLLOW` may the last segment be one, and then the link itself
 /// is opened. `mode` counts only if the flags make a file.
-pub(super) fn open(dir: impl AsFd, path: &str, flags: OFlags, mode: Mode) -> Result<OwnedFd, Fault> {
-    let (dir, path) = (dir.as_fd(), if path.is_empty() { "." } else { path });
+pub(super) fn open(dir: impl AsFd, path: impl AsRef<OsStr>, flags: OFlags, mode: Mode) -> Result<OwnedFd, Fault> {
+    let (dir, path) = (dir.as_fd(), path.as_ref());
+    let path = if path.is_empty() { OsStr::new(".") } else { path };
     let mut tries = 0;
     loop {
         match rustix::fs::openat2(dir, path, flags | OFlags::CLOEXEC, mode, RESOLVE) {
@@ -35,7 +37,7 @@ pub(super) fn open(dir: impl AsFd, path: &str, flags: OFlags, mode: Mode) -> Res
 }
 
 /// Opens a directory only to work beneath it.
-pub(super) fn dir(at: impl AsFd, path: &str) -> Result<OwnedFd, Fault> {
+pub(super) fn dir(at: impl AsFd, path: impl AsRef<OsStr>) -> Result<OwnedFd, Fault> {
     open(at, path, OFlags::PATH | OFlags::DIRECTORY, Mode::empty())
 }
 

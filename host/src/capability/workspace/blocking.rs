@@ -14,6 +14,11 @@ impl Cancel {
     pub(super) fn is_set(&self) -> bool {
         self.0.load(Ordering::Relaxed)
     }
+
+    /// Asks to stop.
+    pub(super) fn set(&self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
 }
 
 /// Sets a [`Cancel`] when it is dropped.
@@ -21,7 +26,7 @@ struct CancelOnDrop(Cancel);
 
 impl Drop for CancelOnDrop {
     fn drop(&mut self) {
-        self.0.0.store(true, Ordering::Relaxed);
+        self.0.set();
     }
 }
 

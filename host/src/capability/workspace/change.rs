@@ -1,6 +1,9 @@
 //! Entering directories in order to change them, making directories, and removing things.
 
+use std::ffi::{OsStr, OsString};
 use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 
 use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags};
 use rustix::io::Errno;
@@ -129,13 +132,14 @@ pub(super) fn remove(table: &MountTable, path: &VirtualPath, recursive: bool, ca
 /// one that is nested deeper than a path can be long is an error.
 fn empty(top: &OwnedFd, marks: &Marks, path: &VirtualPath, cancel: &Cancel) -> Result<(), Fault> {
     // Directories to be emptied; those that have been looked through stay in place until all below them are gone.
-    let mut pending = vec![(String::new(), false)];
+    let mut pending = vec![(OsString::new(), false)];
     while let Some((rest, looked_through)) = pending.pop() {
         if cancel.is_set() {
             return Err(Error::other(format!("removing {path} was given up")).into());
         }
         if looked_through {
-            let (parent, name) = rest.rsplit_once('/').unwrap_or(("", &rest));
+            let rest = Path::new(&rest);
+            let (parent, name) = (rest.parent().unwrap_or(Path::new("")), rest.file_name().unwrap_or_default());
             rustix::fs::unlinkat(beneath::dir(top, parent)?, name, AtFlags::REMOVEDIR)?;
             continue;
         }
@@ -174,15 +178,7 @@ fn empty(top: &OwnedFd, marks: &Marks, path: &VirtualPath, cancel: &Cancel) -> R
                     Err(errno) => return Err(errno.into()),
                 }
             }
-            match name.to_str() {
-                Ok(name) if rest.is_empty() => pending.push((name.to_owned(), false)),
-                Ok(name) => pending.push((format!("{rest}/{name}"), false)),
-                Err(_) => {
-                    let error = Error::unsupported(format!("{path} holds a directory whose name is not UTF-8"))
-                        .hint("remove it with a command such as rm -r");
-                    return Err(error.into());
-                }
-            }
+            pending.push((Path::new(&rest).join(OsStr::from_bytes(name.to_bytes())).into(), false));
         }
     }
     Ok(())

@@ -101,3 +101,36 @@ pub(super) fn is_a_mount(path: &VirtualPath) -> Error {
 fn text(errno: Errno) -> String {
     std::io::Error::from(errno).to_string()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_errno_that_matters_has_its_code_and_names_the_path() {
+        let path = VirtualPath::new("/mnt/user-data/workspace/f").unwrap();
+        for (errno, code) in [
+            (Errno::NOENT, Code::NotFound),
+            (Errno::ACCESS, Code::PermissionDenied),
+            (Errno::PERM, Code::PermissionDenied),
+            (Errno::ROFS, Code::ReadOnly),
+            (Errno::ISDIR, Code::IsADirectory),
+            (Errno::NOTDIR, Code::NotADirectory),
+            (Errno::EXIST, Code::AlreadyExists),
+            (Errno::NOTEMPTY, Code::AlreadyExists),
+            (Errno::LOOP, Code::PathEscapes),
+            (Errno::XDEV, Code::PathEscapes),
+            (Errno::NAMETOOLONG, Code::InvalidArgument),
+            (Errno::FBIG, Code::TooLarge),
+            (Errno::MFILE, Code::Unavailable),
+            (Errno::NXIO, Code::Unsupported),
+            (Errno::NOSPC, Code::Other),
+            (Errno::DQUOT, Code::Other),
+            (Errno::IO, Code::Other),
+        ] {
+            let error = error(errno, &path);
+            assert_eq!(error.code(), code, "{errno}");
+            assert!(error.to_string().contains(path.as_str()), "{error}");
+        }
+    }
+}

@@ -69,6 +69,8 @@ impl Workspace {
     /// target; for `CreateNew` a link is `already-exists`. `Replace` makes a new file: it keeps permission bits and owner,
     /// not other hard links. An append of up to 1 MiB lands in one piece. Nothing is synced to disk.
     ///
+    /// Bytes are kept exactly; `text` is of no account here, since it is for whoever translates paths in it.
+    ///
     /// `read-only` before anything else; `is-a-directory`; `too-large` over [`Limits::max_write`].
     pub async fn write(&self, path: &VirtualPath, data: ByteStream, options: WriteOptions) -> Result<u64> {
         write::write(Arc::clone(&self.table), path.clone(), data, options.mode, self.limits.max_write).await

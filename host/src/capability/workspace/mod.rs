@@ -8,10 +8,10 @@
 //! result is opened without links again. So whoever swaps a directory for a link between two system calls changes at
 //! worst which error comes back. No decision about containment rests on comparing host paths.
 //!
-//! - [`lookup`] finds the mount of a path and resolves links; [`roots`] opens mount roots; [`beneath`] is the one place
+//! - `lookup` finds the mount of a path and resolves links; `roots` opens mount roots; `beneath` is the one place
 //!   that opens things.
-//! - [`read`], [`write`], [`change`], [`list`] and [`search`] are the operations; [`handle`] is their public face.
-//! - [`fault`] is the one place that turns what the operating system says into an [`Error`](crate::error::Error).
+//! - `read`, `write`, `change`, `list` and [`search`] are the operations; `handle` is their public face.
+//! - `fault` is the one place that turns what the operating system says into an [`Error`](crate::error::Error).
 
 mod beneath;
 mod blocking;

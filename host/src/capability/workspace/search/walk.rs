@@ -86,16 +86,20 @@ struct Base {
     skip: usize,
 }
 
+/// A directory that is to be read.
+struct DirJob {
+    /// None for a directory that exists only as the parent of mounts.
+    base: Option<Arc<Base>>,
+    /// Relative to the root of the search.
+    relative: String,
+    /// 0 for the root of the search.
+    depth: u32,
+    /// Mounts lie below it.
+    overlaid: bool,
+}
+
 enum Job {
-    Dir {
-        /// None for a directory that exists only as the parent of mounts.
-        base: Option<Arc<Base>>,
-        /// Relative to the root of the search.
-        relative: String,
-        depth: u32,
-        /// Mounts lie below it.
-        overlaid: bool,
-    },
+    Dir(DirJob),
     Files {
         dir: Arc<OwnedFd>,
         /// The directory's path, relative to the root of the search.
@@ -113,7 +117,7 @@ impl<'a> Walk<'a> {
 
     /// Visits all below `start` and returns how many entries could not be read or named.
     pub(in super::super) fn run<V: Visitor>(&self, start: Start, shown: &VirtualPath, visitor: &V) -> u32 {
-        let root = Job::Dir {
+        let root = DirJob {
             base: start.dir.map(|dir| Arc::new(Base { dir, skip: 0 })),
             relative: String::new(),
             depth: 0,
@@ -124,7 +128,7 @@ impl<'a> Walk<'a> {
             visitor,
             shown: if shown.as_str() == "/" { "" } else { shown.as_str() },
             real: start.real,
-            queue: Queue::new(root),
+            queue: Queue::new(Job::Dir(root)),
             skipped: AtomicU32::new(0),
             handed_over: AtomicU32::new(0),
         };
@@ -164,9 +168,7 @@ impl<V: Visitor> Run<'_, V> {
         let (mut scratch, mut buffer) = (self.visitor.scratch(), vec![MaybeUninit::uninit(); READ_DIR]);
         self.queue.work(|job| match job {
             _ if self.walk.cancel.is_set() => {}
-            Job::Dir { base, relative, depth, overlaid } => {
-                self.directory(&mut scratch, &mut buffer, base.as_ref(), &relative, depth, overlaid);
-            }
+            Job::Dir(job) => self.directory(&mut scratch, &mut buffer, &job),
             Job::Files { dir, parent, entries } => {
                 self.handed_over.fetch_sub(1, Ordering::Relaxed);
                 self.files(&mut scratch, &dir, &parent, &entries);
@@ -178,31 +180,24 @@ impl<V: Visitor> Run<'_, V> {
         self.skipped.fetch_add(1, Ordering::Relaxed);
     }
 
-    fn directory(
-        &self,
-        scratch: &mut V::Scratch,
-        buffer: &mut [MaybeUninit<u8>],
-        base: Option<&Arc<Base>>,
-        relative: &str,
-        depth: u32,
-        overlaid: bool,
-    ) {
+    fn directory(&self, scratch: &mut V::Scratch, buffer: &mut [MaybeUninit<u8>], job: &DirJob) {
+        let relative = job.relative.as_str();
         let prefix = if relative.is_empty() { self.shown.to_owned() } else { join_root(self.shown, relative) };
         if !self.visitor.wants_below(&(prefix + "/")) {
             return;
         }
-        let mut over = if overlaid { self.over(relative) } else { BTreeMap::new() };
-        if let Some(base) = base {
+        let mut over = if job.overlaid { self.over(relative) } else { BTreeMap::new() };
+        if let Some(base) = &job.base {
             let rest = relative.get(base.skip..).unwrap_or_default();
             match beneath::open(&base.dir, rest, OFlags::RDONLY | OFlags::DIRECTORY, Mode::empty()) {
-                Ok(dir) => self.entries(scratch, buffer, base, &Arc::new(dir), relative, depth, &mut over),
+                Ok(dir) => self.entries(scratch, buffer, job, base, &Arc::new(dir), &mut over),
                 // Gone, or something else by now.
                 Err(Fault::Os(Errno::NOENT | Errno::NOTDIR | Errno::LOOP)) => {}
                 Err(_) => self.skip(),
             }
         }
         for (name, over) in over {
-            self.overlay(scratch, relative, &name, &over, depth);
+            self.overlay(scratch, job, &name, &over);
         }
     }
 
@@ -221,11 +216,11 @@ impl<V: Visitor> Run<'_, V> {
     }
 
     /// Visits what lies over a host directory, or where no host directory is.
-    fn overlay(&self, scratch: &mut V::Scratch, relative: &str, name: &str, over: &Over<'_>, depth: u32) {
+    fn overlay(&self, scratch: &mut V::Scratch, parent: &DirJob, name: &str, over: &Over<'_>) {
         if self.walk.skip_ignored && is_ignored_name(name) {
             return;
         }
-        let relative = join(relative, name);
+        let relative = join(&parent.relative, name);
         let (base, overlaid) = match over {
             Over::Parent => (None, true),
             Over::Mount(mount) => match roots::open(self.walk.table, mount) {
@@ -237,22 +232,17 @@ impl<V: Visitor> Run<'_, V> {
             },
         };
         self.visit(scratch, &relative, name, FileKind::Directory, None);
-        self.descend(vec![(base, relative, overlaid)], depth);
+        self.descend(vec![DirJob { base, relative, depth: parent.depth + 1, overlaid }]);
     }
 
     /// Reads a directory, visits its entries and queues its directories.
-    #[expect(
-        clippy::too_many_arguments,
-        reason = "the parts of one job and of one thread, which have no other common home"
-    )]
     fn entries(
         &self,
         scratch: &mut V::Scratch,
         buffer: &mut [MaybeUninit<u8>],
+        job: &DirJob,
         base: &Arc<Base>,
         dir: &Arc<OwnedFd>,
-        relative: &str,
-        depth: u32,
         over: &mut BTreeMap<String, Over<'_>>,
     ) {
         let mut reader = RawDir::new(dir.as_fd(), buffer);
@@ -277,15 +267,15 @@ impl<V: Visitor> Run<'_, V> {
                     Some(_) => continue,
                 }
                 if kind == FileKind::Directory {
-                    let relative = join(relative, &name);
+                    let relative = join(&job.relative, &name);
                     self.visit(scratch, &relative, &name, kind, Some(dir.as_fd()));
-                    dirs.push((Some(Arc::clone(base)), relative, overlaid));
+                    dirs.push(DirJob { base: Some(Arc::clone(base)), relative, depth: job.depth + 1, overlaid });
                 } else {
                     files.push((name, kind));
                 }
             }
-            self.descend(dirs, depth);
-            self.share(scratch, dir, relative, files);
+            self.descend(dirs);
+            self.share(scratch, dir, &job.relative, files);
             if !more || self.walk.cancel.is_set() {
                 return;
             }
@@ -334,21 +324,15 @@ impl<V: Visitor> Run<'_, V> {
     }
 
     /// Queues directories, the first one to be taken first.
-    fn descend(&self, dirs: Vec<(Option<Arc<Base>>, String, bool)>, depth: u32) {
-        if depth + 1 >= self.walk.max_depth || dirs.is_empty() {
+    fn descend(&self, dirs: Vec<DirJob>) {
+        if dirs.first().is_none_or(|dir| dir.depth >= self.walk.max_depth) {
             return;
         }
         if self.queue.len() > MAX_PENDING {
             dirs.iter().for_each(|_| self.skip());
             return;
         }
-        let jobs = dirs.into_iter().rev();
-        self.queue.extend(jobs.map(|(base, relative, overlaid)| Job::Dir {
-            base,
-            relative,
-            depth: depth + 1,
-            overlaid,
-        }));
+        self.queue.extend(dirs.into_iter().rev().map(Job::Dir));
     }
 
     /// Visits files, with the help of the other threads if there are many.
@@ -391,4 +375,48 @@ fn join(parent: &str, name: &str) -> String {
 /// A path below the root, whose own slash was taken off.
 fn join_root(root: &str, relative: &str) -> String {
     format!("{root}/{relative}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::mounts::Access;
+
+    /// Gives up at the first entry that it sees.
+    struct GivesUp<'a> {
+        cancel: &'a Cancel,
+        seen: AtomicU32,
+    }
+
+    impl Visitor for GivesUp<'_> {
+        type Scratch = ();
+
+        fn scratch(&self) {}
+
+        fn wants_below(&self, _: &str) -> bool {
+            true
+        }
+
+        fn visit(&self, (): &mut (), _: &Entry<'_>) -> Seen {
+            self.cancel.set();
+            self.seen.fetch_add(1, Ordering::Relaxed);
+            Seen::Yes
+        }
+    }
+
+    #[test]
+    fn a_walk_that_is_given_up_looks_at_nothing_more() {
+        let temp = tempfile::tempdir().unwrap();
+        for n in 0..1000 {
+            std::fs::write(temp.path().join(format!("f{n}")), "").unwrap();
+        }
+        let at = VirtualPath::new("/mnt/a").unwrap();
+        let mount = Mount { at: at.clone(), host: temp.path().to_owned(), access: Access::ReadOnly };
+        let table = MountTable::new(vec![mount], at.clone()).unwrap();
+        let cancel = Cancel::default();
+        let visitor = GivesUp { cancel: &cancel, seen: AtomicU32::new(0) };
+        let walk = Walk { threads: 1, ..Walk::all(&table, false, &cancel) };
+        walk.run(start(&table, &at).unwrap(), &at, &visitor);
+        assert_eq!(visitor.seen.into_inner(), 1);
+    }
 }

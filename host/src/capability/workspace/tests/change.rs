@@ -1,5 +1,8 @@
 //! Removing and making directories.
 
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+
 use super::{Home, names, path};
 use crate::error::Code;
 
@@ -77,6 +80,9 @@ async fn deep_and_wide_trees_are_removed() {
     for n in 0..2000 {
         home.put(&format!("workspace/tree/wide/{n}"), "");
     }
+    // A command may make names that no virtual path can hold.
+    let odd = home.host("workspace/tree").join(OsStr::from_bytes(b"\xff"));
+    std::fs::create_dir_all(odd.join(OsStr::from_bytes(b"\xfe"))).unwrap();
     home.files.remove(&path(&format!("{WS}/tree")), true).await.unwrap();
     assert!(names(home.host("workspace")).is_empty());
 }

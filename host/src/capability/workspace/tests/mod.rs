@@ -2,6 +2,7 @@
 
 mod change;
 mod containment;
+mod killed;
 mod list;
 mod measure;
 mod mounts;
