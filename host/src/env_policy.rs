@@ -92,21 +92,34 @@ pub enum EnvMode {
 pub struct EnvPolicy {
     mode: EnvMode,
     /// Upper case; `*` stands for any characters.
-    patterns: Vec<String>,
+    allow: Vec<String>,
+    /// Likewise.
+    deny: Vec<String>,
 }
 
 impl EnvPolicy {
-    /// Inherits all but what looks like a secret, and what `extra` names (`*` stands for any characters).
-    pub fn deny_list<S: AsRef<str>>(extra: impl IntoIterator<Item = S>) -> Self {
-        Self { mode: EnvMode::DenyList, patterns: upper(extra) }
+    /// A policy; in names, `*` stands for any characters. What `deny` names is never inherited, what `allow` names is even if it
+    /// looks like a secret: the operator said so. About the rest, the mode decides.
+    pub fn new<S: AsRef<str>>(
+        mode: EnvMode,
+        allow: impl IntoIterator<Item = S>,
+        deny: impl IntoIterator<Item = S>,
+    ) -> Self {
+        let mut allow = upper(allow);
+        if mode == EnvMode::AllowList {
+            allow.extend(BASE_NAMES.map(str::to_owned));
+        }
+        Self { mode, allow, deny: upper(deny) }
     }
 
-    /// Inherits only what `allowed` names (`*` stands for any characters), and the base that every program needs. What is
-    /// named here is inherited even if it looks like a secret: the operator said so.
+    /// Inherits all but what looks like a secret, and what `extra` names.
+    pub fn deny_list<S: AsRef<str>>(extra: impl IntoIterator<Item = S>) -> Self {
+        Self::new(EnvMode::DenyList, [], extra)
+    }
+
+    /// Inherits only what `allowed` names, and the base that every program needs.
     pub fn allow_list<S: AsRef<str>>(allowed: impl IntoIterator<Item = S>) -> Self {
-        let mut patterns = upper(allowed);
-        patterns.extend(BASE_NAMES.map(str::to_owned));
-        Self { mode: EnvMode::AllowList, patterns }
+        Self::new(EnvMode::AllowList, allowed, [])
     }
 
     /// Which variables of the host a command inherits, in their order. Names that are not UTF-8 are never inherited:
@@ -122,10 +135,13 @@ impl EnvPolicy {
         if is_loader_name(&name) {
             return false;
         }
-        let named = self.patterns.iter().any(|pattern| matches(pattern, &name));
+        let named = |patterns: &[String]| patterns.iter().any(|pattern| matches(pattern, &name));
+        if named(&self.deny) {
+            return false;
+        }
         match self.mode {
-            EnvMode::DenyList => !named && !looks_secret(&name),
-            EnvMode::AllowList => named,
+            EnvMode::DenyList => named(&self.allow) || !looks_secret(&name),
+            EnvMode::AllowList => named(&self.allow),
         }
     }
 }

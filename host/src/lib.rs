@@ -3,13 +3,19 @@
 #![cfg_attr(test, allow(clippy::unwrap_used, reason = "a test that unwraps says where it failed"))]
 
 pub mod capability;
+mod componentize;
 pub mod config;
+pub mod engine;
 pub mod env_policy;
 pub mod error;
+pub mod gateway;
 pub mod ids;
 pub mod mounts;
 pub mod rewrite;
 pub mod trust;
 pub mod values;
 
+pub use componentize::componentize;
 pub use error::{Code, Error, Result};
+pub use gateway::{DEFAULT_COLLECT_LIMIT, ExecInput, Gateway, Output, ProviderReport, Running, Sandbox};
+pub use ids::Scope;

@@ -197,10 +197,9 @@ fn real(path: &Path) -> PathBuf {
 fn check_process(config: &Config, process: &ProcessGrant, path: &KeyPath, problems: &mut Problems) {
     for (index, program) in process.programs.iter().enumerate() {
         let key = path.key("programs").index(index);
-        let good = !program.is_empty() && (program.starts_with('/') || !program.contains('/'));
-        if !good || program.contains('\0') {
+        if program.is_empty() || program.contains(['/', '\0']) {
             let shown = problems.shown(&key, program);
-            let hint = "write a name that is looked up on the PATH, such as \"bash\", or an absolute path";
+            let hint = "write its name without a path, such as \"bash\"; it is looked up on the PATH";
             problems.add(&key, At::Value, format!("{shown} is not a program"), hint);
         }
     }
@@ -220,11 +219,10 @@ fn check_process(config: &Config, process: &ProcessGrant, path: &KeyPath, proble
             );
         }
     }
-    if process.timeout_seconds > process.max_timeout_seconds {
-        let message = format!(
-            "{} is more than max_timeout_seconds, which is {}",
-            process.timeout_seconds, process.max_timeout_seconds
-        );
+    if let Some(most) = process.max_timeout_seconds
+        && process.timeout_seconds > most
+    {
+        let message = format!("{} is more than max_timeout_seconds, which is {most}", process.timeout_seconds);
         problems.add(&path.key("timeout_seconds"), At::Value, message, "lower the one or raise the other");
     }
     for (index, system) in process.system_paths.iter().enumerate() {

@@ -51,8 +51,12 @@ mod tests {
         let (local, plain) = (&mut config.providers[0], default());
         assert!(local.grants.wasi.take().is_some() && local.sha256.take().is_some() && !local.settings.is_empty());
         local.settings = Default::default();
-        let limits = &mut local.grants.process.as_mut().unwrap().limits;
-        assert!(limits.memory_mib.take().is_some() && limits.cpu_seconds.take().is_some());
+        let process = local.grants.process.as_mut().unwrap();
+        assert!(process.max_timeout_seconds.take().is_some() && process.output_limit.take().is_some());
+        assert!(!std::mem::take(&mut process.system_paths).is_empty());
+        let limits = std::mem::take(&mut process.limits);
+        assert!(limits.memory_mib.is_some() && limits.cpu_seconds.is_some() && limits.processes.is_some());
+        assert!(limits.file_size_mib.is_some() && limits.open_files.is_some());
         assert_eq!(config.mounts.len(), 1);
         config.mounts.clear();
         assert!(config.skills.host_path.take().is_some());

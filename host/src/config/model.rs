@@ -166,6 +166,14 @@ pub struct EngineConfig {
     /// Example: `pooling = "off"`
     pub pooling: Pooling,
 
+    /// The instances that are kept for the next call of the same sandbox, over all providers' sandboxes: 0 (every call gets
+    /// a fresh one) to 1000. One that has seen a command's variables is never kept.
+    /// Default: 32.
+    ///
+    /// Example: `idle_instances = 0`
+    #[schemars(range(max = 1000))]
+    pub idle_instances: u32,
+
     /// The stack of one call into a component, in KiB: 64 to 8192.
     /// Default: 512.
     ///
@@ -213,6 +221,8 @@ impl Default for EngineConfig {
             queue: 1024,
             queue_timeout_seconds: 30,
             pooling: Pooling::Auto,
+            // An agent's calls come in bursts on one sandbox; 32 bursts at a time, some 2 MiB each.
+            idle_instances: 32,
             // wasmtime's own default.
             stack_kib: 512,
         }

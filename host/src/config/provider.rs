@@ -174,11 +174,11 @@ pub enum Isolation {
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct ProcessGrant {
-    /// The programs that the component may start: names that are looked up on the `PATH`, or absolute paths. What they
-    /// start in turn is bounded by the isolation, not by this list.
+    /// The programs that the component may start: names without a path, looked up on the `PATH`. What they start in turn
+    /// is bounded by the isolation, not by this list.
     /// Default: ["bash"].
     ///
-    /// Example: `programs = ["bash", "/usr/bin/python3"]`
+    /// Example: `programs = ["bash", "python3"]`
     #[schemars(length(min = 1))]
     pub programs: Vec<String>,
 
@@ -210,29 +210,32 @@ pub struct ProcessGrant {
     pub timeout_seconds: u64,
 
     /// The longest time that a command may ask for, in seconds: `timeout_seconds` to 604800. One that asks for more, or
-    /// for no limit, gets this.
-    /// Default: 86400.
+    /// for no limit, is refused.
+    /// Default: none, so a command may ask for any time, and for no limit.
     ///
     /// Example: `max_timeout_seconds = 3600`
     #[schemars(range(min = 1, max = 604_800))]
-    pub max_timeout_seconds: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_timeout_seconds: Option<u64>,
 
-    /// The output of one command that is kept, in bytes (its head and its tail): 1024 to 1073741824. It streams, so it
-    /// costs no memory.
-    /// Default: 10485760 (10 MiB).
+    /// The most output that one command delivers, in bytes (its head and its tail; what lies between is counted):
+    /// 1024 to 1099511627776.
+    /// Default: none, so all of it. Output streams, and a reader that is slow stops the command, so it costs no memory.
     ///
     /// Example: `output_limit = 1048576`
-    #[schemars(range(min = 1024, max = 1_073_741_824))]
-    pub output_limit: u64,
+    #[schemars(range(min = 1024, max = 1_099_511_627_776_u64))]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub output_limit: Option<u64>,
 
     /// What the processes of one command may use.
     pub limits: ProcessLimits,
 
-    /// Files and directories of this host that a command in namespaces sees read-only, at the same place: absolute
-    /// paths. Those that this host lacks are left out.
-    /// Default: what programs need to start (`/usr`, `/bin`, `/lib`, certificates, …).
+    /// More files and directories of this host that a command in namespaces sees read-only, at the same place: absolute paths.
+    /// It sees `/usr`, `/bin`, `/sbin`, `/lib…` and what programs need of `/etc` (certificates, time zone, …) anyway, and nothing
+    /// that tells of this host's users, services or secrets. Those that this host lacks are left out.
+    /// Default: [].
     ///
-    /// Example: `system_paths = ["/usr", "/bin", "/lib", "/lib64", "/opt/tools"]`
+    /// Example: `system_paths = ["/opt/tools"]`
     pub system_paths: Vec<PathBuf>,
 }
 
@@ -242,37 +245,11 @@ impl ProcessGrant {
         Duration::from_secs(self.timeout_seconds)
     }
 
-    /// The longest time that a command may ask for.
-    pub fn max_timeout(&self) -> Duration {
-        Duration::from_secs(self.max_timeout_seconds)
+    /// The longest time that a command may ask for; none: any.
+    pub fn max_timeout(&self) -> Option<Duration> {
+        self.max_timeout_seconds.map(Duration::from_secs)
     }
 }
-
-/// What programs need to start, and nothing that tells of this host's users, services or secrets: no `/etc/passwd`, no
-/// `/home`, no `/var`, no `/run`.
-const SYSTEM_PATHS: &[&str] = &[
-    "/usr",
-    "/bin",
-    "/sbin",
-    "/lib",
-    "/lib32",
-    "/lib64",
-    "/libx32",
-    "/etc/alternatives",
-    "/etc/ca-certificates",
-    "/etc/ca-certificates.conf",
-    "/etc/ld.so.cache",
-    "/etc/ld.so.conf",
-    "/etc/ld.so.conf.d",
-    "/etc/localtime",
-    "/etc/mime.types",
-    "/etc/nsswitch.conf",
-    "/etc/pki/ca-trust",
-    "/etc/pki/tls/certs",
-    "/etc/ssl/certs",
-    "/etc/ssl/openssl.cnf",
-    "/nix/store",
-];
 
 impl Default for ProcessGrant {
     fn default() -> Self {
@@ -283,18 +260,16 @@ impl Default for ProcessGrant {
             network: false,
             // As in the system that Sandgate takes over from.
             timeout_seconds: 600,
-            // A day: longer jobs belong into a job system.
-            max_timeout_seconds: 86_400,
-            // As in the system that Sandgate takes over from; more does not fit into any agent's context anyway.
-            output_limit: 10 << 20,
+            max_timeout_seconds: None,
+            output_limit: None,
             limits: ProcessLimits::default(),
-            system_paths: SYSTEM_PATHS.iter().map(PathBuf::from).collect(),
+            system_paths: Vec::new(),
         }
     }
 }
 
-/// What the processes of one command may use.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+/// What the processes of one command may use. Each limit costs the start of one more small program per command.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct ProcessLimits {
     /// The address space of one process, in MiB: 16 to 1048576. Some language runtimes reserve far more than they use.
@@ -313,41 +288,30 @@ pub struct ProcessLimits {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cpu_seconds: Option<u64>,
 
-    /// The processes and threads: 1 to 1000000.
-    /// Default: 1024.
+    /// The processes and threads of one command: 1 to 1000000. The kernel does not count those of root, so a gateway that
+    /// runs as root refuses to start commands with this limit.
+    /// Default: none.
     ///
     /// Example: `processes = 256`
     #[schemars(range(min = 1, max = 1_000_000))]
-    pub processes: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub processes: Option<u64>,
 
     /// The largest file that a process may write, in MiB: 1 to 1048576.
-    /// Default: 4096.
+    /// Default: none.
     ///
     /// Example: `file_size_mib = 512`
     #[schemars(range(min = 1, max = 1_048_576))]
-    pub file_size_mib: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub file_size_mib: Option<u64>,
 
     /// The files that one process has open: 16 to 1048576.
-    /// Default: 1024.
+    /// Default: none, so the gateway's own limit.
     ///
     /// Example: `open_files = 4096`
     #[schemars(range(min = 16, max = 1_048_576))]
-    pub open_files: u64,
-}
-
-impl Default for ProcessLimits {
-    fn default() -> Self {
-        Self {
-            memory_mib: None,
-            cpu_seconds: None,
-            // Parallel builds stay below some hundreds; a fork bomb ends here.
-            processes: 1024,
-            // A data set or a disk image fits; an endless `yes > file` ends before a disk is full.
-            file_size_mib: 4096,
-            // The usual soft limit of a login session.
-            open_files: 1024,
-        }
-    }
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub open_files: Option<u64>,
 }
 
 /// Permission to read and write the files of the sandbox that a call is about.

@@ -179,7 +179,8 @@ fn options(grant: &ProcessGrant, help: &str, etc: &Path) -> Vec<OsString> {
         }
     }
     for path in &grant.system_paths {
-        options.extend(["--ro-bind".into(), path.as_os_str().to_owned(), path.as_os_str().to_owned()]);
+        // An operator's list may serve many hosts, and not all have everything.
+        options.extend(["--ro-bind-try".into(), path.as_os_str().to_owned(), path.as_os_str().to_owned()]);
     }
     options.extend(["--proc", "/proc", "--dev", "/dev"].map(OsString::from));
     if help.contains("--size") {

@@ -143,7 +143,7 @@ impl ProcessGrant {
                 asked.map_or_else(|| "0 (no limit)".to_owned(), seconds),
                 seconds(max)
             ))
-            .hint(format!("ask for less, or raise providers.{provider}.grants.process.max-timeout"))),
+            .hint(format!("ask for less, or raise providers.{provider}.grants.process.max_timeout_seconds"))),
             _ => Ok(asked),
         }
     }
