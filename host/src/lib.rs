@@ -3,6 +3,7 @@
 #![cfg_attr(test, allow(clippy::unwrap_used, reason = "a test that unwraps says where it failed"))]
 
 pub mod config;
+pub mod doctor;
 pub mod error;
 pub mod ids;
 pub mod mounts;

@@ -114,7 +114,7 @@ mod tests {
         base.child("open", 0o777).unwrap();
         let open = root.path().join("a/b/open");
         assert_eq!((mode(&root.path().join("a/b")), mode(&open)), (0o700, 0o777));
-        fs::set_permissions(&open, fs::Permissions::from_mode(0)).unwrap();
+        fs::set_permissions(&open, fs::Permissions::from_mode(0o000)).unwrap();
         base.child("open", 0o777).unwrap();
         assert_eq!(mode(&open), 0o777);
     }
