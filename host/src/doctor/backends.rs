@@ -19,20 +19,26 @@ const WASM_TARGET: &str = "wasm32-unknown-unknown";
 /// Only building components needs it, running them does not.
 pub(super) fn wasm_target(_: &Config) -> Check {
     let name = "wasm target";
-    match run("rustc", &["--print", "target-libdir", "--target", WASM_TARGET]) {
-        Outcome::Succeeded(folder) if Path::new(&folder).is_dir() => {
-            Check::ok(name, format!("rustc can build components for {WASM_TARGET}"))
-        }
-        Outcome::Missing => Check::skip(name, "there is no rustc; only building components needs one"),
-        Outcome::Succeeded(_) | Outcome::Failed(_) | Outcome::Broken(_) => {
-            let fix = if find("rustup").is_some() {
-                format!("rustup target add {WASM_TARGET}")
-            } else {
-                install("libstd-rust-dev-wasm32 lld", "rust-std-static-wasm32-unknown-unknown lld")
-            };
-            Check::warn(name, format!("rustc lacks the target {WASM_TARGET}, which building components needs")).fix(fix)
+    let mut there = false;
+    // The first is what a build uses; the second has the targets of the distribution's packages.
+    for rustc in ["rustc", "/usr/bin/rustc"] {
+        match run(rustc, &["--print", "target-libdir", "--target", WASM_TARGET]) {
+            Outcome::Succeeded(folder) if Path::new(&folder).is_dir() => {
+                return Check::ok(name, format!("{rustc} can build components for {WASM_TARGET}"));
+            }
+            Outcome::Missing => {}
+            Outcome::Succeeded(_) | Outcome::Failed(_) | Outcome::Broken(_) => there = true,
         }
     }
+    if !there {
+        return Check::skip(name, "there is no rustc; only building components needs one");
+    }
+    let packages = install("libstd-rust-dev-wasm32 lld", "rust-std-static-wasm32-unknown-unknown lld");
+    let fix = match find("rustup") {
+        Some(_) => format!("rustup target add {WASM_TARGET}, or (the distribution's compiler) {packages}"),
+        None => packages,
+    };
+    Check::warn(name, format!("rustc lacks the target {WASM_TARGET}, which building components needs")).fix(fix)
 }
 
 pub(super) fn redis(config: &Config) -> Check {
