@@ -419,3 +419,22 @@ fn mutated_files_never_panic() {
     }
     assert!((200..1_950).contains(&refused), "{refused}");
 }
+
+#[test]
+fn a_provider_is_found_by_name_or_by_default() {
+    let config = Config::default();
+    assert_eq!(config.provider(None).unwrap().0.as_str(), "local");
+    assert_eq!(config.provider(Some("local")).unwrap().0.as_str(), "local");
+    let error = config.provider(Some("locl")).unwrap_err();
+    assert_eq!(error.code(), Code::UnknownProvider);
+    assert_eq!(error.to_string(), "there is no provider \"locl\"; did you mean \"local\"?");
+    assert!(config.provider(Some("")).unwrap_err().to_string().ends_with("the providers are local"));
+}
+
+#[test]
+fn of_very_many_problems_the_first_are_shown() {
+    let keys: String = (0..500).map(|number| format!("zz{number} = 1\n")).collect();
+    let text = complaint(&format!("[engine]\n{keys}"));
+    assert_eq!(text.lines().count(), 22);
+    assert!(text.starts_with("500 problems") && text.ends_with("and 480 more"), "{text}");
+}

@@ -14,7 +14,16 @@ use crate::config::Config;
 const LITTLE_ROOM: u64 = 1 << 30;
 
 pub(super) fn state(config: &Config) -> Check {
-    folder("state directory", "gateway.state_dir", &config.state_dir())
+    let (name, path) = ("state directory", config.state_dir());
+    let me = rustix::process::geteuid().as_raw();
+    for inner in ["users", "skills_view"].map(|inner| path.join(inner)) {
+        // Left by a gateway that ran as another user: this one refuses to put anything into it.
+        if fs::symlink_metadata(&inner).is_ok_and(|found| found.uid() != me) {
+            return Check::fail(name, format!("{} belongs to another user than the gateway's ({me})", inner.display()))
+                .fix(format!("sudo chown -R \"$(id -un)\" {}", inner.display()));
+        }
+    }
+    folder(name, "gateway.state_dir", &path)
 }
 
 pub(super) fn cache(config: &Config) -> Check {
@@ -104,5 +113,21 @@ mod tests {
         assert_eq!(look(&file).fix.unwrap(), "set gateway.state_dir to a directory");
         let check = look(&file.join("below"));
         assert!(check.status == Status::Fail && check.fix.unwrap().starts_with("sudo install -d"));
+    }
+
+    #[test]
+    fn what_another_user_left_in_the_state_is_found() {
+        let root = tempfile::tempdir().unwrap();
+        let users = root.path().join("users");
+        fs::create_dir(&users).unwrap();
+        let mut config = Config::default();
+        config.gateway.state_dir = Some(root.path().to_path_buf());
+        assert_ne!(state(&config).status, Status::Fail);
+        // Only root can give a directory away.
+        if rustix::process::geteuid().is_root() {
+            std::os::unix::fs::chown(&users, Some(12_345), None).unwrap();
+            let check = state(&config);
+            assert!(check.status == Status::Fail && check.fix.unwrap().starts_with("sudo chown -R"));
+        }
     }
 }
