@@ -39,6 +39,8 @@ fn run_within(program: &str, arguments: &[&str], limit: Duration) -> Outcome {
     match try_run(program, arguments, limit) {
         Ok(outcome) => outcome,
         Err(error) if error.kind() == io::ErrorKind::NotFound => Outcome::Missing,
+        // What the system says too if only a folder of the PATH can't be entered.
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied && find(program).is_none() => Outcome::Missing,
         Err(error) => Outcome::Broken(format!("{program} can't be run: {error}")),
     }
 }
