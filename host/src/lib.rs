@@ -5,6 +5,7 @@
 pub mod capability;
 mod componentize;
 pub mod config;
+pub mod doctor;
 pub mod engine;
 pub mod env_policy;
 pub mod error;

@@ -3,7 +3,9 @@
 use std::path::{Component, Path, PathBuf};
 
 use super::problem::{At, KeyPath, Problems, nearest};
-use super::{Config, EnvironmentConfig, Isolation, ProcessGrant};
+use super::{Config, EnvironmentConfig, Isolation, ProcessGrant, ProviderConfig};
+use crate::error::{Code, Error, Result};
+use crate::ids::ProviderName;
 use crate::mounts::{RESERVED, SKILL_CATEGORIES, VirtualPath};
 
 pub(super) fn check(config: &Config, problems: &mut Problems) {
@@ -25,15 +27,31 @@ fn check_default_provider(config: &Config, problems: &mut Problems) {
         return;
     }
     let path = KeyPath::of(&["default_provider"]);
-    let names: Vec<&str> = config.providers.keys().map(|name| name.as_str()).collect();
     let shown = problems.shown(&path, config.default_provider.as_str());
-    let meant = nearest(config.default_provider.as_str(), names.iter().copied());
-    let hint = match meant {
+    let hint = provider_hint(config, config.default_provider.as_str());
+    problems.add(&path, At::Value, format!("there is no provider {shown}"), hint);
+}
+
+/// Which provider was meant.
+fn provider_hint(config: &Config, name: &str) -> String {
+    let names: Vec<&str> = config.providers.keys().map(|name| name.as_str()).collect();
+    match nearest(name, names.iter().copied()) {
         Some(meant) => format!("did you mean {meant:?}?"),
         None if names.is_empty() => "add a provider under [providers]".to_owned(),
         None => format!("the providers are {}", names.join(", ")),
-    };
-    problems.add(&path, At::Value, format!("there is no provider {shown}"), hint);
+    }
+}
+
+impl Config {
+    /// A provider by its name, as a request gives it; without one, the default provider.
+    ///
+    /// Errors: [`Code::UnknownProvider`], with the names that there are.
+    pub fn provider(&self, name: Option<&str>) -> Result<(&ProviderName, &ProviderConfig)> {
+        let name = name.unwrap_or(self.default_provider.as_str());
+        self.providers.iter().find(|(known, _)| known.as_str() == name).ok_or_else(|| {
+            Error::new(Code::UnknownProvider, format!("there is no provider {name:?}")).hint(provider_hint(self, name))
+        })
+    }
 }
 
 fn check_folders(config: &Config, problems: &mut Problems) {

@@ -57,7 +57,7 @@ pub(super) fn load_with(named: Option<&Path>, here: &Path, lookup: Lookup<'_>) -
     if let Some((path, by)) = named {
         let text = read(path)?.ok_or_else(|| {
             Error::config(format!("there is no {}, which {by} names", path.display()))
-                .hint("correct the path, or write the file: `sandgate init` prints one to begin with")
+                .hint("correct the path, or write the file: `sandgate config init` prints one to begin with")
         })?;
         return parse_with(&text, Some(path), lookup);
     }
@@ -68,11 +68,21 @@ pub(super) fn load_with(named: Option<&Path>, here: &Path, lookup: Lookup<'_>) -
     }
     let mut config = Config::default();
     dirs::fill(&mut config, lookup);
-    let mut problems = Problems::default();
-    check::check(&config, &mut problems);
-    match problems.into_error(None, "") {
-        Some(error) => Err(error),
-        None => Ok(Loaded { config, file: None, references: BTreeMap::new() }),
+    config.check()?;
+    Ok(Loaded { config, file: None, references: BTreeMap::new() })
+}
+
+impl Config {
+    /// Checks a configuration that was made in code, as [`load`] checks a file: ranges, forms, what has to fit
+    /// together, what has to be on this host. All problems come in one error.
+    pub fn check(&self) -> Result<()> {
+        let text = toml::to_string(self)
+            .map_err(|error| Error::config(format!("the configuration can't be written as TOML: {error}")))?;
+        let table = DeTable::parse(&text).map_err(|error| Error::internal(error.message()))?;
+        let mut problems = Problems::default();
+        shape::check(table.get_ref(), &mut problems);
+        check::check(self, &mut problems);
+        problems.into_error(None, "").map_or(Ok(()), Err)
     }
 }
 

@@ -10,6 +10,9 @@ use toml::de::{DeTable, DeValue};
 
 use crate::error::Error;
 
+/// How many problems are shown at once: more don't help, and a wrong kind of file could have thousands.
+const MAX_SHOWN: usize = 20;
+
 /// A key with the tables that it is in: `providers.local.grants.process.programs[0]`.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub(super) struct KeyPath(Vec<Step>);
@@ -203,10 +206,13 @@ impl Problems {
             }
             many => {
                 let mut message = format!("{} problems in {name}", many.len());
-                for problem in many {
+                for problem in many.iter().take(MAX_SHOWN) {
                     let hint = problem.hint.as_ref().map(|hint| format!("; {hint}")).unwrap_or_default();
                     let place = place(problem).unwrap_or_default();
                     message.push_str(&format!("\n  {place}{}{hint}", what(problem)));
+                }
+                if many.len() > MAX_SHOWN {
+                    message.push_str(&format!("\n  and {} more", many.len() - MAX_SHOWN));
                 }
                 Some(Error::config(message))
             }

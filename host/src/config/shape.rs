@@ -78,12 +78,12 @@ fn check_table(schema: &'static Value, table: &DeTable<'_>, path: &KeyPath, prob
                 .and_then(|text| text.split_once("Example: `"))
                 .and_then(|(_, example)| example.split_once('`'))
                 .map(|(example, _)| format!("for example {example}"));
-            let hint = example.unwrap_or_else(|| "`sandgate init` prints a file that shows how".to_owned());
+            let hint = example.unwrap_or_else(|| "`sandgate config init` prints a file that shows how".to_owned());
             problems.add(path, At::Key, format!("the key {name:?} is missing"), hint);
         }
     }
     if schema.get("minProperties").is_some() && table.is_empty() {
-        let hint = "`sandgate init` prints a file with one";
+        let hint = "`sandgate config init` prints a file with one";
         problems.add(path, At::Key, "nothing is configured here, and at least one is needed", hint);
     }
 }

@@ -358,7 +358,7 @@ fn files_are_found_in_order_and_named_ones_have_to_exist() {
     assert!(error.contains("variable.toml, which $SANDGATE_CONFIG names"), "{error}");
     fs::remove_file(&named).unwrap();
     let error = load_with(Some(&named), folder.path(), &lookup(false)).unwrap_err().to_string();
-    assert!(error.contains("named.toml, which --config names") && error.contains("sandgate init"), "{error}");
+    assert!(error.contains("named.toml, which --config names") && error.contains("sandgate config init"), "{error}");
 }
 
 #[test]
@@ -371,4 +371,70 @@ fn files_that_are_no_text_or_endless_are_refused() {
     let error = load_with(Some(Path::new("/dev/zero")), folder.path(), &fixed(&[])).unwrap_err().to_string();
     assert!(error.contains("larger than 1024 KiB"), "{error}");
     assert!(load_with(Some(folder.path()), folder.path(), &fixed(&[])).unwrap_err().to_string().contains("can't read"));
+}
+
+#[test]
+fn a_configuration_made_in_code_is_checked_too() {
+    let mut config = Config::default();
+    assert_eq!(config.check(), Ok(()));
+    config.engine.max_instances = 0;
+    config.default_provider = "e2b".parse().unwrap();
+    // A text that a file would have to escape.
+    config.providers[0].grants.process.as_mut().unwrap().programs = vec!["$a/b".into()];
+    let text = config.check().unwrap_err().to_string();
+    assert!(text.starts_with("3 problems in the configuration"), "{text}");
+    for part in ["engine.max_instances: 0 is out of range", "no provider \"e2b\"", "programs[0]: \"$a/b\""] {
+        assert!(text.contains(part), "{text}");
+    }
+}
+
+#[test]
+fn mutated_files_never_panic() {
+    let text = read(init()).unwrap().effective().unwrap();
+    let text: Vec<char> = text.chars().collect();
+    // A small generator of our own: the same texts in every run.
+    let mut state = 0x2545_f491_4f6c_dd1d_u64;
+    let mut next = || {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        state as usize
+    };
+    let odd: Vec<char> = "=[]{}\"'#$.\n\\-0ä\u{0}".chars().collect();
+    let mut refused = 0;
+    for _ in 0..2_000 {
+        let mut mutated = text.clone();
+        for _ in 0..1 + next() % 3 {
+            let at = next() % mutated.len();
+            match next() % 3 {
+                0 => mutated[at] = odd[next() % odd.len()],
+                1 => mutated.insert(at, odd[next() % odd.len()]),
+                _ => drop(mutated.remove(at)),
+            }
+        }
+        if let Err(error) = read(&mutated.into_iter().collect::<String>()) {
+            refused += 1;
+            assert!(error.to_string().contains("sandgate.toml"), "{error}");
+        }
+    }
+    assert!((200..1_950).contains(&refused), "{refused}");
+}
+
+#[test]
+fn a_provider_is_found_by_name_or_by_default() {
+    let config = Config::default();
+    assert_eq!(config.provider(None).unwrap().0.as_str(), "local");
+    assert_eq!(config.provider(Some("local")).unwrap().0.as_str(), "local");
+    let error = config.provider(Some("locl")).unwrap_err();
+    assert_eq!(error.code(), Code::UnknownProvider);
+    assert_eq!(error.to_string(), "there is no provider \"locl\"; did you mean \"local\"?");
+    assert!(config.provider(Some("")).unwrap_err().to_string().ends_with("the providers are local"));
+}
+
+#[test]
+fn of_very_many_problems_the_first_are_shown() {
+    let keys: String = (0..500).map(|number| format!("zz{number} = 1\n")).collect();
+    let text = complaint(&format!("[engine]\n{keys}"));
+    assert_eq!(text.lines().count(), 22);
+    assert!(text.starts_with("500 problems") && text.ends_with("and 480 more"), "{text}");
 }

@@ -114,7 +114,7 @@ mod tests {
         base.child("open", 0o777).unwrap();
         let open = root.path().join("a/b/open");
         assert_eq!((mode(&root.path().join("a/b")), mode(&open)), (0o700, 0o777));
-        fs::set_permissions(&open, fs::Permissions::from_mode(0)).unwrap();
+        fs::set_permissions(&open, fs::Permissions::from_mode(0o000)).unwrap();
         base.child("open", 0o777).unwrap();
         assert_eq!(mode(&open), 0o777);
     }
@@ -147,5 +147,19 @@ mod tests {
         assert_eq!(fs::read_to_string(root.path().join("x.moved-2")).unwrap(), "one");
         assert_eq!(fs::read_to_string(root.path().join("x.moved-1")).unwrap(), "older");
         assert!(root.path().join("x").is_dir());
+    }
+
+    #[test]
+    fn a_private_directory_of_another_user_is_refused_an_open_one_is_not() {
+        let root = tempfile::tempdir().unwrap();
+        let base = Dir::base(root.path(), 0o700).unwrap();
+        for (name, mode) in [("private", 0o700), ("open", 0o777)] {
+            base.child(name, mode).unwrap();
+            // Only root can give a directory away.
+            if rustix::process::geteuid().is_root() {
+                std::os::unix::fs::chown(root.path().join(name), Some(12_345), None).unwrap();
+                assert_eq!(base.child(name, mode).err(), (name == "private").then_some(Errno::PERM), "{name}");
+            }
+        }
     }
 }

@@ -238,10 +238,10 @@ fn remove_others(root: &Path, view: View<'_>, wanted: &Wanted, trash: &Path) -> 
     let mut gone: Option<PathBuf> = None;
     for (number, entry) in entries(root, view)?.iter().enumerate() {
         let path = &entry.path;
-        let went = gone.as_ref().is_some_and(|gone| path.starts_with(gone));
-        let in_one = path.ancestors().any(|ancestor| places.contains(ancestor));
         let folder = || fs::symlink_metadata(root.join(path)).is_ok_and(|found| found.is_dir());
-        if !went && !in_one && !(leads_to_one(path) && folder()) {
+        let went = gone.as_ref().is_some_and(|gone| path.starts_with(gone));
+        let stays = path.ancestors().any(|ancestor| places.contains(ancestor)) || (leads_to_one(path) && folder());
+        if !(went || stays) {
             fs::rename(root.join(path), trash.join(format!("old-{number}")))?;
             gone = Some(path.clone());
         }
