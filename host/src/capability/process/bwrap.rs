@@ -178,14 +178,15 @@ fn options(grant: &ProcessGrant, help: &str, etc: &Path) -> Vec<OsString> {
             options.extend(["--ro-bind-try", &file, &file].map(OsString::from));
         }
     }
-    for path in &grant.system_paths {
-        options.extend(["--ro-bind".into(), path.as_os_str().to_owned(), path.as_os_str().to_owned()]);
-    }
     options.extend(["--proc", "/proc", "--dev", "/dev"].map(OsString::from));
     if help.contains("--size") {
         options.extend(["--size", TMP_SIZE].map(OsString::from));
     }
     options.extend(["--tmpfs", "/tmp", "--dir", "/var", "--symlink", "/tmp", "/var/tmp"].map(OsString::from));
+    // After /tmp, which one of them may lie in.
+    for path in &grant.system_paths {
+        options.extend(["--ro-bind".into(), path.as_os_str().to_owned(), path.as_os_str().to_owned()]);
+    }
     options
 }
 

@@ -20,6 +20,9 @@ pub const MAX_GROUPS: usize = 256;
 /// the kernel comes back to a number only after all others, which takes much longer than this.
 const LOOK: Duration = Duration::from_secs(2);
 
+/// How soon a group is looked at for the first time after its leader has ended.
+const FIRST_LOOK: Duration = Duration::from_millis(1);
+
 /// The groups of all sandboxes of one provider. A sandbox without any has no entry.
 #[derive(Default)]
 pub(super) struct Groups {
@@ -103,7 +106,7 @@ impl Group {
     /// Waits until nothing is left, up to a time: after a SIGKILL that is a matter of microseconds, if the kernel can
     /// end the processes at all.
     pub(super) async fn emptied(&self, within: Duration) -> bool {
-        let mut pause = Duration::from_micros(200);
+        let mut pause = FIRST_LOOK;
         let deadline = tokio::time::Instant::now() + within;
         while !self.is_empty() {
             if tokio::time::Instant::now() >= deadline {
@@ -117,8 +120,11 @@ impl Group {
 
     /// The command has ended and may have left something in the background, which lives on until its sandbox ends.
     pub(super) async fn leave_rest(mut self) {
+        // Mostly it is only bubblewrap's first process that is about to end.
+        let mut pause = FIRST_LOOK;
         while !self.is_empty() {
-            tokio::time::sleep(LOOK).await;
+            tokio::time::sleep(pause).await;
+            pause = (pause * 2).min(LOOK);
         }
         self.finished = true;
         self.groups.forget(&self.sandbox, self.id);
