@@ -276,10 +276,12 @@ fn copy(from: &Path, to: &Path, digest: &mut Sha256, depth: u32) {
                 copy(&from.join(&name), &to.join(&name), digest, depth + 1);
             }
         }
-    } else if kind.is_file() && readable && kind.len() <= MAX_ETC_FILE {
-        if let Ok(content) = fs::read(from) {
-            digest.update(&content);
-            let _ = fs::write(to, content);
-        }
+    } else if kind.is_file()
+        && readable
+        && kind.len() <= MAX_ETC_FILE
+        && let Ok(content) = fs::read(from)
+    {
+        digest.update(&content);
+        let _ = fs::write(to, content);
     }
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use rustix::io::Errno;
-use rustix::process::{Pid, Signal, WaitOptions, kill_process_group, test_kill_process_group, waitpgid};
+use rustix::process::{Pid, Signal, WaitOptions, kill_process, kill_process_group, test_kill_process_group, waitpgid};
 
 use super::leash::Leash;
 use crate::error::{Code, Error, Result};
@@ -141,6 +141,10 @@ impl Drop for Group {
 }
 
 fn kill_group(id: Pid, signal: Signal) {
+    if signal == Signal::KILL {
+        // Where `setsid` makes the group, its leader may not have come to that yet.
+        let _ = kill_process(id, signal);
+    }
     match kill_process_group(id, signal) {
         Ok(()) | Err(Errno::SRCH) => {}
         Err(error) => tracing::warn!(group = id.as_raw_nonzero(), %error, "a process group could not be signalled"),

@@ -153,10 +153,10 @@ async fn deliver(events: &Sender<Event>, rest: VecDeque<Event>, mut limit: Optio
             Some(limit) => limit.push(event),
             None => Some(event),
         };
-        if let Some(event) = event {
-            if events.send(event).await.is_err() {
-                return false;
-            }
+        if let Some(event) = event
+            && events.send(event).await.is_err()
+        {
+            return false;
         }
     }
     for event in limit.into_iter().flat_map(HeadTail::finish) {

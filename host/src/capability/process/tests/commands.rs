@@ -237,10 +237,28 @@ async fn limits_of_the_kernel_apply() {
         limited.limits.open_files = Some(50);
         limited.limits.file_size_mib = Some(1);
         limited.limits.cpu_seconds = Some(1);
+        limited.limits.memory_mib = Some(300);
         let kit = Kit::with(limited);
         assert_eq!(kit.bash("ulimit -n; ulimit -f; ulimit -t").await.text(), "50\n1024\n1\n");
         let outcome = kit.bash("head -c 2000000 /dev/zero > big; stat -c %s big").await;
         assert_eq!(outcome.text(), "1048576\n", "{outcome:?}");
         assert_eq!(kit.bash("while :; do :; done").await.code(), 137);
+        assert_ne!(kit.bash("perl -e '$x = \"x\" x 400_000_000'").await.code(), 0);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_limit_that_root_escapes_is_refused() {
+    let mut limited = grant(Isolation::Namespace);
+    limited.limits.processes = Some(20);
+    let kit = Kit::with(limited);
+    let script = "for n in $(seq 40); do sleep 0.2 & done; wait";
+    if rustix::process::geteuid().is_root() {
+        let error = kit.start(bash(script)).await.unwrap_err();
+        assert_eq!(error.code(), Code::Unavailable);
+        assert!(error.to_string().contains("providers.local.grants.process.limits.processes"), "{error}");
+    } else {
+        let errors = kit.bash(script).await.errors();
+        assert!(errors.contains("fork"), "{errors}");
     }
 }
