@@ -1,10 +1,21 @@
-//! Signals for a command in a namespace: to all of its group but bubblewrap's own two processes, which must live on to
-//! tell how the command ended.
+//! The processes of a command in a namespace. Two are bubblewrap's own: the leader of the group, and the namespace's
+//! first process, which must live on to tell how the command ended, and whose death ends all others.
 
 use std::fs;
+use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
+
+/// The first process of the namespace that `outer` made, and a handle that stays its own whatever becomes of the number.
+/// None: it is not there yet.
+pub(super) fn first_process(outer: Pid) -> Option<(Pid, OwnedFd)> {
+    let children = fs::read_to_string(format!("/proc/{0}/task/{0}/children", outer.as_raw_nonzero())).ok()?;
+    let first = Pid::from_raw(children.split_whitespace().next()?.parse().ok()?)?;
+    let handle = pidfd_open(first, PidfdFlags::empty()).ok()?;
+    // Asked when the handle is there: so it is a handle of that child, and not of one that came after it.
+    (parent_and_group(first)?.0 == outer).then_some((first, handle))
+}
 
 /// Signals the members of the group that `outer` (bubblewrap, its leader) leads, below the namespace's first process.
 /// False: the command is not there yet; try again.

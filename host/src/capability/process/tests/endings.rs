@@ -124,3 +124,44 @@ async fn a_request_over_the_granted_timeout_is_refused() {
     let request = SpawnRequest { timeout: Some(Duration::ZERO), ..bash("true") };
     assert_eq!(kit.start(request).await.unwrap_err().code(), Code::InvalidArgument);
 }
+
+/// The command makes the namespace's first process, and itself, leave the process group, by tracing it.
+#[cfg(target_arch = "x86_64")]
+#[tokio::test(flavor = "multi_thread")]
+async fn a_command_can_not_leave_by_tracing_its_first_process() {
+    let kit = Kit::namespace();
+    let sleep = unique_sleep();
+    // ptrace: attach (16), registers (12, 13), one step (9), detach (17). Stopped in wait4, the instruction before the
+    // one to come is `syscall`; 109 is setpgid(0, 0).
+    let script = format!(
+        r#"
+        my $regs = "\0" x 216;
+        syscall(101, 16, 1, 0, 0) == 0 or die "attach: $!";
+        syscall(61, 1, my $status = "\0" x 8, 0x40000000, 0);
+        syscall(101, 12, 1, 0, $regs) == 0 or die "registers: $!";
+        my @r = unpack("Q27", $regs);
+        my @changed = @r;
+        @changed[10, 13, 14, 15, 16] = (109, 0, 0, 0xffffffffffffffff, $r[16] - 2);
+        my $changed = pack("Q27", @changed);
+        syscall(101, 13, 1, 0, $changed) == 0 or die "change: $!";
+        syscall(101, 9, 1, 0, 0) == 0 or die "step: $!";
+        syscall(61, 1, $status, 0x40000000, 0);
+        syscall(101, 13, 1, 0, $regs);
+        syscall(101, 17, 1, 0, 0);
+        setpgrp(0, 0);
+        print getpgrp(1) == 1 ? "left\n" : "still there\n";
+        unless (fork) {{ close STDOUT; close STDERR; exec "sleep", "{sleep}"; }}
+        "#
+    );
+    let request = SpawnRequest { program: "perl".into(), args: vec!["-e".into(), script], ..SpawnRequest::default() };
+    let outcome = kit.run(request).await.unwrap();
+    if outcome.errors().contains("attach: Operation not permitted") {
+        // The kernel forbids it (kernel.yama.ptrace_scope): there is no such way out.
+        return;
+    }
+    assert_eq!(outcome.text(), "left\n", "{outcome:?}");
+    until("the background process sleeps", || processes_with(&sleep) == 1).await;
+    assert_eq!(kit.processes.count(&kit.sandbox), 1);
+    kit.processes.end_sandbox(&kit.sandbox);
+    until("the background process is gone", || processes_with(&sleep) == 0).await;
+}
