@@ -82,7 +82,7 @@ impl CallState {
 
     /// The files of this call, for a capability that works on them.
     pub(super) fn workspace(&self) -> Result<Workspace, Error> {
-        let limits = self.granted.workspace.clone().ok_or_else(|| not_linked("workspace"))?;
+        let limits = self.granted.workspace.ok_or_else(|| not_linked("workspace"))?;
         let target = self.target.as_ref().ok_or_else(|| no_sandbox("workspace"))?;
         Ok(Workspace::new(Arc::clone(&target.mounts), limits))
     }

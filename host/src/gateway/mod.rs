@@ -5,6 +5,7 @@ mod open;
 mod running;
 mod sandbox;
 mod table;
+mod translate;
 
 pub use open::{Gateway, ProviderReport};
 pub use running::{DEFAULT_COLLECT_LIMIT, Output, Running};

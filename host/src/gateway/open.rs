@@ -10,6 +10,7 @@ use tokio::sync::OnceCell;
 use super::grants::{engine_options, env_policy, granted, in_namespaces};
 use super::sandbox::Sandbox;
 use super::table::{Entry, Table};
+use super::translate::Written;
 use crate::config::{Config, ProviderConfig};
 use crate::engine::{IdScheme, InstanceRecord, Provider, Runtime, Target};
 use crate::env_policy::EnvPolicy;
@@ -174,7 +175,8 @@ impl Gateway {
         let mounts = Arc::new(self.mounts(scope, namespaces).await?);
         let target = Target { sandbox: id, mounts };
         let instance = self.find_or_create(&provider, &target, scope).await?;
-        let entry = Entry { scope: scope.clone(), target, instance, provider: Arc::clone(&provider), namespaces };
+        let written = (!namespaces).then(Written::new);
+        let entry = Entry { scope: scope.clone(), target, instance, provider: Arc::clone(&provider), written };
         let (entry, made_room) = slot.table.add(entry)?;
         for entry in made_room {
             tracing::debug!(sandbox = %entry.target.sandbox, "let go to make room");
@@ -205,10 +207,10 @@ impl Gateway {
 
     async fn find_or_create(&self, provider: &Provider, target: &Target, scope: &Scope) -> Result<InstanceRecord> {
         let deployment = &self.config.gateway.deployment;
-        if provider.description().features.findable {
-            if let Some(instance) = provider.find(target, scope, deployment).await? {
-                return Ok(instance);
-            }
+        if provider.description().features.findable
+            && let Some(instance) = provider.find(target, scope, deployment).await?
+        {
+            return Ok(instance);
         }
         provider.create(target, scope, deployment).await
     }

@@ -76,12 +76,17 @@ impl Sandbox {
         Ok(Running::new(events, redactor, Arc::clone(entry)))
     }
 
-    /// Opens a file, or a part of it, as a stream.
+    /// Opens a file, or a part of it, as a stream. A range of bytes is one of the file as it lies on the disk; whole files and
+    /// lines that an agent wrote as text where paths are translated (isolation `none`) come back as it wrote them.
     pub async fn read_file(&self, path: &VirtualPath, range: ReadRange) -> Result<Content> {
         if let ReadRange::Lines { start: 0, .. } | ReadRange::Lines { end: Some(0), .. } = range {
             return Err(Error::invalid_argument("lines are counted from 1"));
         }
-        self.entry.provider.read_file(self.target(), &self.entry.instance, path, range).await
+        let mut content = self.entry.provider.read_file(self.target(), &self.entry.instance, path, range).await?;
+        if let (Some(written), false) = (&self.entry.written, matches!(range, ReadRange::Bytes { .. })) {
+            content.data = written.translate_back(&self.target().mounts, path, content.data);
+        }
+        Ok(content)
     }
 
     /// Reads a file, or a part of it, of at most `limit` bytes.
@@ -113,6 +118,14 @@ impl Sandbox {
     /// Writes a stream into a file, making its parents; returns the number of bytes. If the stream breaks off,
     /// [`WriteMode::Replace`] and [`WriteMode::CreateNew`] leave things as they were.
     pub async fn write_file(&self, path: &VirtualPath, data: ByteStream, options: WriteOptions) -> Result<u64> {
+        let data = match &self.entry.written {
+            Some(written) if options.text => written.translate(&self.target().mounts, path, data),
+            Some(written) => {
+                written.forget(path);
+                data
+            }
+            None => data,
+        };
         self.entry.provider.write_file(self.target(), &self.entry.instance, path, data, options).await
     }
 

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use lru::LruCache;
 use parking_lot::Mutex;
 
+use super::translate::Written;
 use crate::engine::{InstanceRecord, Provider, Target};
 use crate::error::{Code, Error, Result};
 use crate::ids::{SandboxId, Scope};
@@ -17,8 +18,8 @@ pub(super) struct Entry {
     pub(super) target: Target,
     pub(super) instance: InstanceRecord,
     pub(super) provider: Arc<Provider>,
-    /// Commands see virtual paths as real ones, so that nothing is translated.
-    pub(super) namespaces: bool,
+    /// What its agent wrote, where commands don't see virtual paths as real ones; none: nothing is translated.
+    pub(super) written: Option<Written>,
 }
 
 /// The sandboxes of one provider.

@@ -9,4 +9,4 @@ mod test_rng;
 mod translate;
 
 pub use redact::{MIN_SECRET, REDACTED, Redactor};
-pub use translate::{ReverseStream, Translator};
+pub use translate::{TranslatedStream, Translator};

@@ -17,7 +17,7 @@ pub const MIN_SECRET: usize = 8;
 /// where pieces of the stream cut it. Occurrences that overlap become one: no byte of any is left over.
 ///
 /// Only bytes that could begin a value are held back. Use one for each stream ([`fork`](Self::fork) shares the work).
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Redactor {
     marks: Option<Marks>,
     held: Held,

@@ -73,21 +73,26 @@ impl Translator {
         self.reverse.whole(&bytes).map_or(bytes, Bytes::from)
     }
 
+    /// The forward translation of one stream.
+    pub fn forward_stream(&self) -> TranslatedStream {
+        TranslatedStream { roots: self.forward.clone(), held: Held::default() }
+    }
+
     /// The reverse translation of one stream.
-    pub fn reverse_stream(&self) -> ReverseStream {
-        ReverseStream { roots: self.reverse.clone(), held: Held::default() }
+    pub fn reverse_stream(&self) -> TranslatedStream {
+        TranslatedStream { roots: self.reverse.clone(), held: Held::default() }
     }
 }
 
-/// Translates one stream of output back, also where its pieces cut a path. Only bytes that could begin a host path are
-/// held back.
+/// Translates one stream in one direction, also where its pieces cut a path. Only bytes that could begin a path are held
+/// back.
 #[derive(Debug)]
-pub struct ReverseStream {
+pub struct TranslatedStream {
     roots: Roots,
     held: Held,
 }
 
-impl ReverseStream {
+impl TranslatedStream {
     /// The next piece; what comes out may be shorter or longer, or empty.
     pub fn push(&mut self, piece: Bytes) -> Bytes {
         if self.roots.literals.is_none() { piece } else { self.held.step(&mut self.roots, piece, false) }
@@ -139,7 +144,7 @@ impl Planner for Roots {
         }
         // The leftmost, and the longest of those.
         found.sort_unstable_by(|a, b| a.0.cmp(&b.0).then(b.1.cmp(&a.1)));
-        let (mut edits, mut done): (Vec<(std::ops::Range<usize>, &[u8])>, usize) = (Vec::new(), 0);
+        let (mut edits, mut done) = (Vec::new(), 0);
         for (start, end, pattern) in found {
             if start >= done && start < hold {
                 edits.push((start..end, self.replacements[pattern].as_slice()));

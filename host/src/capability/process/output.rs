@@ -9,8 +9,7 @@ use bytes::{Bytes, BytesMut};
 use rustix::io::ioctl_fionread;
 use tokio::net::unix::pipe;
 
-use crate::rewrite::ReverseStream;
-use crate::rewrite::Translator;
+use crate::rewrite::{Redactor, TranslatedStream, Translator};
 use crate::values::{CHUNK_SIZE, Event};
 
 /// A buffer with less room than this is replaced: a read into it would take a piece of what the pipe has.
@@ -28,18 +27,25 @@ struct Stream {
     /// None: at its end.
     pipe: Option<pipe::Receiver>,
     buffer: BytesMut,
-    translate: Option<ReverseStream>,
+    translate: Option<TranslatedStream>,
+    redact: Redactor,
     event: fn(Bytes) -> Event,
 }
 
 impl Output {
-    /// Takes the reading ends. With a translator, host paths become virtual ones.
-    pub(super) fn new(stdout: OwnedFd, stderr: OwnedFd, translator: Option<&Translator>) -> io::Result<Self> {
+    /// Takes the reading ends. With a translator, host paths become virtual ones; then secrets are taken out.
+    pub(super) fn new(
+        stdout: OwnedFd,
+        stderr: OwnedFd,
+        translator: Option<&Translator>,
+        redactor: &Redactor,
+    ) -> io::Result<Self> {
         let stream = |fd, event| {
             io::Result::Ok(Stream {
                 pipe: Some(pipe::Receiver::from_owned_fd(fd)?),
                 buffer: BytesMut::new(),
                 translate: translator.map(Translator::reverse_stream),
+                redact: redactor.fork(),
                 event,
             })
         };
@@ -77,8 +83,10 @@ impl Output {
 
     /// Reads to the end and keeps nothing: whoever writes still must not die of a closed pipe.
     pub(super) async fn discard(mut self) {
-        self.stdout.translate = None;
-        self.stderr.translate = None;
+        for stream in [&mut self.stdout, &mut self.stderr] {
+            stream.translate = None;
+            stream.redact = Redactor::default();
+        }
         while self.next().await.is_some() {}
     }
 }
@@ -117,8 +125,11 @@ impl Stream {
 
     fn flush(&mut self, ready: &mut VecDeque<Event>) {
         if let Some(mut translate) = self.translate.take() {
-            self.push(translate.finish(), ready);
+            let piece = self.redact.push(translate.finish());
+            self.push(piece, ready);
         }
+        let piece = self.redact.finish();
+        self.push(piece, ready);
     }
 
     fn take(&mut self, piece: Bytes, ready: &mut VecDeque<Event>) {
@@ -126,6 +137,7 @@ impl Stream {
             Some(translate) => translate.push(piece),
             None => piece,
         };
+        let piece = self.redact.push(piece);
         self.push(piece, ready);
     }
 

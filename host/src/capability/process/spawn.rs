@@ -26,7 +26,7 @@ use crate::env_policy::EnvPolicy;
 use crate::error::{Code, Error, Result};
 use crate::ids::{ProviderName, SandboxId};
 use crate::mounts::{MountTable, VirtualPath};
-use crate::rewrite::Translator;
+use crate::rewrite::{Redactor, Translator};
 use crate::values::{ByteStream, EventStream, STREAM_DEPTH, SignalStream};
 
 /// Where the gateway's own environment comes from. The policy decides what of it a command sees.
@@ -122,6 +122,9 @@ impl Processes {
         self.groups.check_room(sandbox)?;
         Leash::of_this_process().ready()?;
 
+        // A gateway takes secrets out of all output that it delivers. But a limit would cut before that, perhaps in the
+        // middle of a secret, and half of one is not recognised any more.
+        let redactor = if limit.is_some() { Redactor::new(request.env.values()) } else { Redactor::default() };
         let program = request.program.clone();
         let (mut command, translator) = self.command(mounts, request).await?;
         let failed = |error: std::io::Error| start_error(&program, &error);
@@ -139,7 +142,7 @@ impl Processes {
                 Some((pipe::Sender::from_owned_fd(stdin).map_err(failed)?, bytes))
             }
         };
-        let output = Output::new(stdout, stderr, translator.as_ref()).map_err(failed)?;
+        let output = Output::new(stdout, stderr, translator.as_ref(), &redactor).map_err(failed)?;
         let child = command.spawn().map_err(failed)?;
         // It holds the command's ends of the pipes.
         drop(command);
@@ -232,7 +235,7 @@ impl Processes {
         let provider = &self.provider;
         Err(if hidden {
             Error::not_found(format!("program {name:?} is installed in a place that sandboxes don't see"))
-                .hint(format!("an operator can add its directory to providers.{provider}.grants.process.system-paths"))
+                .hint(format!("an operator can add its directory to providers.{provider}.grants.process.system_paths"))
         } else {
             Error::not_found(format!("program {name:?} is not installed on the gateway's machine"))
                 .hint("install it in a directory of the gateway's PATH")
