@@ -36,10 +36,14 @@ fn take(range: ReadRange) -> Result<String> {
             (0, None) => "cat".into(),
             (0, Some(length)) => format!("head -c {}", length.min(FAR)),
             (offset, None) => format!("tail -c +{}", offset + 1),
-            (offset, Some(length)) => both(&format!("tail -c +{}", offset + 1), &format!("head -c {}", length.min(FAR))),
+            (offset, Some(length)) => {
+                both(&format!("tail -c +{}", offset + 1), &format!("head -c {}", length.min(FAR)))
+            }
         },
         ReadRange::Lines(LineRange { start: 0, .. }) => {
-            return Err(Error::InvalidArgument("the first line has number 1; a range of lines can't start at 0".into()));
+            return Err(Error::InvalidArgument(
+                "the first line has number 1; a range of lines can't start at 0".into(),
+            ));
         }
         ReadRange::Lines(LineRange { start, end }) => match (start, end) {
             (_, Some(end)) if end < start => ":".into(),
@@ -47,7 +51,9 @@ fn take(range: ReadRange) -> Result<String> {
             (1, None) => "cat".into(),
             (1, Some(end)) => format!("head -n {}", end.min(FAR)),
             (start, None) => format!("tail -n +{start}"),
-            (start, Some(end)) => both(&format!("tail -n +{start}"), &format!("head -n {}", (end - start + 1).min(FAR))),
+            (start, Some(end)) => {
+                both(&format!("tail -n +{start}"), &format!("head -n {}", (end - start + 1).min(FAR)))
+            }
         },
     })
 }
@@ -166,7 +172,8 @@ mod tests {
             for offset in [0, 1, 5, size - 1, size, size + 1, 1 << 31, u64::MAX] {
                 for length in [None, Some(0), Some(1), Some(7), Some(size), Some(u64::MAX)] {
                     let from = usize::try_from(offset.min(size)).expect("small");
-                    let to = usize::try_from(length.map_or(size, |length| offset.saturating_add(length)).min(size)).expect("small");
+                    let to = usize::try_from(length.map_or(size, |length| offset.saturating_add(length)).min(size))
+                        .expect("small");
                     let expected = &content[from..to.max(from)];
                     assert_eq!(get(bytes(offset, length)), expected, "{} {offset} {length:?}", shell.name);
                 }

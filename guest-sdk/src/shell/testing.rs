@@ -46,9 +46,10 @@ pub(super) fn shells() -> Vec<Shell> {
 
 fn find(program: &str) -> PathBuf {
     let path = std::env::var_os("PATH").unwrap_or_default();
-    std::env::split_paths(&path).map(|dir| dir.join(program)).find(|file| file.is_file()).unwrap_or_else(|| {
-        panic!("these tests need {program}: apt-get install -y dash bash busybox-static")
-    })
+    std::env::split_paths(&path)
+        .map(|dir| dir.join(program))
+        .find(|file| file.is_file())
+        .unwrap_or_else(|| panic!("these tests need {program}: apt-get install -y dash bash busybox-static"))
 }
 
 /// A directory with BusyBox under the names of its tools, so that no other tool is found.

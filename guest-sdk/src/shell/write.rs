@@ -184,7 +184,12 @@ mod tests {
             write(&shell, &link, b"new", REPLACE).expect("write");
             let meta = fs::metadata(&file).expect("meta");
             assert_eq!(fs::read(&file).expect("read"), b"new", "{}", shell.name);
-            assert_eq!((meta.mode(), meta.uid(), meta.gid()), (before.mode(), before.uid(), before.gid()), "{}", shell.name);
+            assert_eq!(
+                (meta.mode(), meta.uid(), meta.gid()),
+                (before.mode(), before.uid(), before.gid()),
+                "{}",
+                shell.name
+            );
             assert_ne!(meta.ino(), before.ino(), "a reader of the old file keeps it");
             assert!(fs::symlink_metadata(&link).expect("meta").is_symlink());
 
@@ -269,7 +274,11 @@ mod tests {
                     assert!(matches!(result, Err(Error::IsADirectory(_))), "{} {path}: {result:?}", shell.name);
                 }
                 let through = write(&shell, &area.path("dir/file/x"), b"x", options);
-                assert!(matches!(through, Err(Error::NotADirectory(_) | Error::AlreadyExists(_))), "{}: {through:?}", shell.name);
+                assert!(
+                    matches!(through, Err(Error::NotADirectory(_) | Error::AlreadyExists(_))),
+                    "{}: {through:?}",
+                    shell.name
+                );
             }
             assert!(matches!(write(&shell, "/dev/null", b"x", REPLACE), Err(Error::InvalidArgument(_))));
             assert!(matches!(write(&shell, "/", b"x", REPLACE), Err(Error::IsADirectory(_))));
