@@ -5,7 +5,7 @@ use std::io::Write;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 
 use super::quote::Target;
 use super::run::{Flow, Run, Sink};
@@ -84,14 +84,24 @@ impl Shell {
         self
     }
 
-    pub(super) fn run(&self, script: &str, stdin: &[u8]) -> Ran {
+    /// The shell with this script, in a process group of its own, and pipes to it.
+    fn command(&self, script: &str) -> Command {
         let mut command = Command::new(&self.program);
         command.args(self.args).arg(script).env_clear().env("PATH", &self.path).current_dir("/");
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         if self.nobody {
             command.uid(NOBODY).gid(NOBODY);
         }
-        let mut child = command.spawn().expect("a shell");
+        command.process_group(0);
+        command
+    }
+
+    pub(super) fn spawn(&self, script: &str) -> Child {
+        self.command(script).spawn().expect("a shell")
+    }
+
+    pub(super) fn run(&self, script: &str, stdin: &[u8]) -> Ran {
+        let mut child = self.command(script).spawn().expect("a shell");
         let mut input = child.stdin.take().expect("its input");
         let stdin = stdin.to_vec();
         let writer = std::thread::spawn(move || {
