@@ -124,6 +124,8 @@ mod tests {
         let denied = error(1, "head: cannot open '/real/a' for reading: Permission denied\n");
         assert!(matches!(denied, Some(Error::PermissionDenied(text)) if text == "/mnt/a: permission denied"));
         assert!(matches!(error(2, "sh: 1: cannot create /a: Directory nonexistent"), Some(Error::NotFound(_))));
+        let read_only = error(1, "mkdir: cannot create directory '/a': Read-only file system");
+        assert!(matches!(read_only, Some(Error::ReadOnly(text)) if text.starts_with("/mnt/a: ")));
         assert!(matches!(error(1, "rmdir: '/a': Directory not empty"), Some(Error::AlreadyExists(_))));
         assert!(
             matches!(error(1, "cat: write error: No space left on device"), Some(Error::Other(text)) if text.contains("No space"))
