@@ -1,5 +1,4 @@
 //! The `sandgate` command.
-#![expect(clippy::print_stdout, reason = "a command line program prints")]
 
 mod cli;
 

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::Command;
 
 use super::{Home, path};
-use crate::capability::workspace::search::ignored::{IGNORED, is_ignored_path};
+use crate::capability::workspace::search::ignored::{ignored, is_ignored_path};
 use crate::error::Code;
 use crate::values::{GlobOptions, GrepOptions, MAX_RESULTS};
 
@@ -244,7 +244,7 @@ pub(super) fn ripgrep(root: &Path) -> Command {
     let mut command = Command::new("rg");
     command.args(["--hidden", "--no-ignore", "--no-config", "--no-messages", "-n", "--no-heading", "--color=never"]);
     command.args(["--max-filesize", "1000000"]).current_dir(root);
-    for name in IGNORED {
+    for name in ignored() {
         command.args(["-g", &format!("!{name}")]);
     }
     command
