@@ -26,7 +26,7 @@ lint:
 ## The table of speeds, each beside what it is held against, measured in one run
 bench: tools
 	$(MAKE) providers test-guests built=$(CARGO_TARGET_DIR)/release profile=release
-	cargo bench --locked -p sandgate-tests
+	cargo bench --locked -p sandgate --bench speed
 
 profile ?= dev
 
