@@ -33,12 +33,26 @@ pub(super) fn wasm_target(_: &Config) -> Check {
     if !there {
         return Check::skip(name, "there is no rustc; only building components needs one");
     }
-    let packages = install("libstd-rust-dev-wasm32 lld", "rust-std-static-wasm32-unknown-unknown lld");
+    if library_sources() && Path::new("/usr/bin/cargo").exists() {
+        let detail =
+            format!("scripts/build-guests.sh can build for {WASM_TARGET} with the distribution's Rust and its sources");
+        return Check::ok(name, detail);
+    }
+    let packages = install("rustc-web cargo-web rust-web-src", "rust-std-static-wasm32-unknown-unknown lld");
     let fix = match find("rustup") {
         Some(_) => format!("rustup target add {WASM_TARGET}, or (the distribution's compiler) {packages}"),
         None => packages,
     };
     Check::warn(name, format!("rustc lacks the target {WASM_TARGET}, which building components needs")).fix(fix)
+}
+
+/// Debian ships the standard library as sources, from which it can be built for any target.
+fn library_sources() -> bool {
+    let Ok(folders) = fs::read_dir("/usr/src") else { return false };
+    folders.flatten().any(|folder| {
+        folder.file_name().to_string_lossy().starts_with("rustc-")
+            && folder.path().join("library/std/Cargo.toml").is_file()
+    })
 }
 
 pub(super) fn redis(config: &Config) -> Check {
