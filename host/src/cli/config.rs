@@ -14,10 +14,13 @@ use super::{Outcome, Output, print};
 #[derive(Debug, Subcommand)]
 pub(super) enum Config {
     /// Check the configuration file; every problem is told, with line, key and remedy
+    #[command(after_help = "Example:\n  sandgate --config ./sandgate.toml config check")]
     Check,
     /// Print the configuration in effect, defaults included and secrets left out
+    #[command(after_help = "Example:\n  sandgate config show")]
     Show,
     /// Print the JSON Schema of the configuration file
+    #[command(after_help = "Example:\n  sandgate config schema > sandgate.schema.json")]
     Schema,
     /// Write a commented configuration file to begin with
     #[command(after_help = "Example:\n  sandgate config init --file sandgate.toml")]

@@ -123,6 +123,7 @@ pub(super) enum Fs {
         max: u32,
     },
     /// Remove a file, a link, or a directory
+    #[command(after_help = "Examples:\n  sandgate fs rm notes.txt\n  sandgate fs rm -r build")]
     Rm {
         #[command(flatten)]
         at: At,
@@ -131,11 +132,13 @@ pub(super) enum Fs {
         recursive: bool,
     },
     /// Make a directory and its parents
+    #[command(after_help = "Example:\n  sandgate fs mkdir src/deep/inside")]
     Mkdir {
         #[command(flatten)]
         at: At,
     },
     /// Say what a path is (a link is not followed)
+    #[command(after_help = "Example:\n  sandgate fs stat notes.txt --output json")]
     Stat {
         #[command(flatten)]
         at: At,

@@ -15,7 +15,12 @@ use clap::{CommandFactory, Parser, Subcommand, ValueEnum};
 use sandgate::config::{Loaded, load};
 use sandgate::{Code, Error, Gateway};
 
-const EXIT_CODES: &str = "\
+const AFTER_HELP: &str = "\
+Examples:
+  sandgate exec --thread t1 -- python3 -c 'print(6 * 7)'
+  echo hello | sandgate fs write notes.txt --thread t1
+  sandgate config init --file sandgate.toml
+
 Exit codes:
   0    it worked
   1    it was tried and failed (the error's code says how: not-found, path-escapes, …)
@@ -33,7 +38,7 @@ With `--output json`, errors are JSON objects on standard error: {\"code\", \"me
 ///
 /// Without a configuration file the built-in one is used: the Local provider, isolated by namespaces, on this machine.
 #[derive(Debug, Parser)]
-#[command(name = "sandgate", version, after_help = EXIT_CODES, propagate_version = true, disable_help_subcommand = true)]
+#[command(name = "sandgate", version, after_help = AFTER_HELP, propagate_version = true, disable_help_subcommand = true)]
 struct Cli {
     /// The configuration file [default: $SANDGATE_CONFIG, ./sandgate.toml, ~/.config/sandgate/sandgate.toml, /etc/sandgate/sandgate.toml]
     #[arg(long, global = true, value_name = "FILE")]
@@ -69,6 +74,9 @@ enum Command {
     #[command(subcommand)]
     Config(config::Config),
     /// Say what this machine lacks, and how to get it
+    #[command(
+        after_help = "Examples:\n  sandgate doctor\n  sandgate doctor --output json | jq '.checks[] | select(.status != \"ok\")'"
+    )]
     Doctor,
     /// Print a completion script for a shell
     #[command(after_help = "Example:\n  sandgate completions bash > /etc/bash_completion.d/sandgate")]

@@ -16,6 +16,7 @@ use super::{Outcome, Output, open, print};
 #[derive(Debug, Subcommand)]
 pub(super) enum Provider {
     /// Load every configured provider and say what became of it
+    #[command(after_help = "Example:\n  sandgate provider list --output json")]
     List,
     /// Say what a component asks for, and what the configuration would grant; nothing of a file is run
     #[command(after_help = "Examples:\n  sandgate provider inspect local\n  sandgate provider inspect ./acme.wasm")]
@@ -24,6 +25,9 @@ pub(super) enum Provider {
         component: String,
     },
     /// Make a component of a core module that cargo built for wasm32-unknown-unknown
+    #[command(
+        after_help = "Example:\n  sandgate provider componentize target/wasm32-unknown-unknown/release/acme.wasm -o acme.wasm"
+    )]
     Componentize {
         /// The module
         module: PathBuf,
