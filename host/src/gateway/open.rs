@@ -21,20 +21,7 @@ use crate::trust;
 
 /// A gateway: the providers of one configuration, and the sandboxes that it lends.
 ///
-/// ```no_run
-/// use sandgate::{Gateway, Scope, config::Config, values::ExecRequest};
-///
-/// # async fn example() -> sandgate::Result<()> {
-/// let gateway = Gateway::open(Config::default()).await?;
-/// let scope = Scope::new("ann".parse()?, "thread-1".parse()?);
-/// let sandbox = gateway.acquire(&scope).await?;
-/// let run = sandbox.exec(ExecRequest { command: "echo hello".into(), ..ExecRequest::default() }).await?;
-/// let output = run.output(sandgate::DEFAULT_COLLECT_LIMIT).await;
-/// assert_eq!(&output.stdout[..], b"hello\n");
-/// gateway.shutdown().await;
-/// # Ok(())
-/// # }
-/// ```
+/// The crate's documentation has an example.
 pub struct Gateway {
     config: Config,
     runtime: Arc<Runtime>,
