@@ -93,7 +93,17 @@ impl Groups {
     pub(super) fn end(&self, sandbox: &SandboxId) {
         // Under the lock: a group that is forgotten meanwhile may be another's.
         let sandboxes = self.sandboxes.lock();
-        for group in sandboxes.get(sandbox).into_iter().flatten() {
+        Self::kill(sandboxes.get(sandbox).into_iter().flatten());
+    }
+
+    /// Kills all that is left of all commands.
+    pub(super) fn end_all(&self) {
+        let sandboxes = self.sandboxes.lock();
+        Self::kill(sandboxes.values().flatten());
+    }
+
+    fn kill<'a>(groups: impl Iterator<Item = &'a Entry>) {
+        for group in groups {
             kill_group(group.id, Signal::KILL);
             if let Some(first) = &group.first {
                 first.kill();

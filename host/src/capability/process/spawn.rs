@@ -66,6 +66,13 @@ impl std::fmt::Debug for Processes {
     }
 }
 
+impl Drop for Processes {
+    /// Nobody is left who could end what commands left running.
+    fn drop(&mut self) {
+        self.groups.end_all();
+    }
+}
+
 impl Processes {
     /// `runtime_dir` is a directory of the gateway's own (made if it is missing) that no sandbox may write; a small copy
     /// of parts of `/etc` for sandboxes is kept there.

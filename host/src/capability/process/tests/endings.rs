@@ -30,6 +30,18 @@ async fn a_background_process_holds_nothing_up_and_lives_until_release() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_background_process_does_not_outlive_the_capability() {
+    for isolation in BOTH {
+        let kit = Kit::new(isolation);
+        let sleep = unique_sleep();
+        kit.bash(&format!("sleep {sleep} & true")).await;
+        until("the background process sleeps", || processes_with(&sleep) == 1).await;
+        drop(kit.processes);
+        until("the background process is gone", || processes_with(&sleep) == 0).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_background_process_may_go_on_writing() {
     for isolation in BOTH {
         let kit = Kit::new(isolation);
