@@ -127,12 +127,6 @@ impl Kit {
     }
 }
 
-impl Drop for Kit {
-    fn drop(&mut self) {
-        self.processes.end_sandbox(&self.sandbox);
-    }
-}
-
 pub(super) fn bash(script: &str) -> SpawnRequest {
     SpawnRequest { program: "bash".into(), args: vec!["-c".into(), script.into()], ..SpawnRequest::default() }
 }
