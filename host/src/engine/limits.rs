@@ -117,6 +117,11 @@ impl Limiter {
         Arc::clone(&self.refused)
     }
 
+    /// Another call begins: what an earlier one was refused says nothing about it.
+    pub(super) fn forget(&self) {
+        self.refused.store(false, Ordering::Relaxed);
+    }
+
     fn allow(&self, desired: usize, limit: usize) -> bool {
         let fits = desired <= limit;
         if !fits {

@@ -42,7 +42,7 @@ pub struct EngineOptions {
     pub queue: usize,
     /// How long one waits.
     pub queue_timeout: Duration,
-    /// How many instances are kept for the next call of the same sandbox; 0: none.
+    /// How many instances, of all providers together, are kept for the next call of the same sandbox; 0: none.
     pub idle_instances: usize,
     /// The most stack of a guest, in bytes.
     pub stack: usize,
@@ -90,8 +90,16 @@ pub struct Runtime {
     /// Why there is no pool, if there is none.
     pooling_off: Option<String>,
     calls: Arc<Semaphore>,
+    /// For the idle instances of all providers together, since the pool has room for so many.
+    idle: Arc<Semaphore>,
     waiting: AtomicUsize,
     ticker: Arc<Ticker>,
+}
+
+impl Drop for Runtime {
+    fn drop(&mut self) {
+        self.ticker.close();
+    }
 }
 
 impl std::fmt::Debug for Runtime {
@@ -127,7 +135,8 @@ impl Runtime {
         })?;
         let ticker = Ticker::start(engine.weak())?;
         let calls = Arc::new(Semaphore::new(options.max_instances));
-        Ok(Arc::new(Self { engine, options, pooling_off, calls, waiting: AtomicUsize::new(0), ticker }))
+        let idle = Arc::new(Semaphore::new(options.idle_instances));
+        Ok(Arc::new(Self { engine, options, pooling_off, calls, idle, waiting: AtomicUsize::new(0), ticker }))
     }
 
     pub(super) fn engine(&self) -> &Engine {
@@ -171,6 +180,11 @@ impl Runtime {
             Ok(Err(_)) => Err(Error::internal("the engine has been shut down")),
             Err(_) => Err(self.busy(format!("none became free within {:?}", self.options.queue_timeout))),
         }
+    }
+
+    /// A place for an instance that waits for its sandbox's next call, if one is free.
+    pub(super) fn idle_place(&self) -> Option<OwnedSemaphorePermit> {
+        Arc::clone(&self.idle).try_acquire_owned().ok()
     }
 
     pub(super) fn busy(&self, why: String) -> Error {
@@ -265,8 +279,15 @@ fn private_folder(folder: &Path) -> Result<(), String> {
 /// Moves the engine's epoch on while calls run, from a thread of its own; sleeps while none does.
 #[derive(Debug, Default)]
 struct Ticker {
-    running: Mutex<usize>,
+    work: Mutex<Work>,
     wake: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct Work {
+    running: usize,
+    /// The runtime is gone; streams of its last calls may still run.
+    closed: bool,
 }
 
 impl Ticker {
@@ -280,12 +301,11 @@ impl Ticker {
                     // Both handles are weak, so that the thread ends with the runtime.
                     let (Some(ticker), Some(engine)) = (weak.upgrade(), engine.upgrade()) else { return };
                     engine.increment_epoch();
-                    let mut running = ticker.running.lock();
-                    if *running == 0 {
-                        // Not for ever: nobody wakes us when the runtime is dropped.
-                        ticker.wake.wait_for(&mut running, Duration::from_secs(5));
+                    let mut work = ticker.work.lock();
+                    while work.running == 0 && !work.closed {
+                        ticker.wake.wait(&mut work);
                     }
-                    drop(running);
+                    drop(work);
                     drop((ticker, engine));
                     std::thread::sleep(TICK);
                 }
@@ -295,15 +315,21 @@ impl Ticker {
     }
 
     fn enter(&self) {
-        let mut running = self.running.lock();
-        *running += 1;
-        if *running == 1 {
+        let mut work = self.work.lock();
+        work.running += 1;
+        if work.running == 1 {
             self.wake.notify_one();
         }
     }
 
     fn leave(&self) {
-        *self.running.lock() -= 1;
+        self.work.lock().running -= 1;
+    }
+
+    /// Lets the thread, and with it the engine and its pool, end as soon as nothing runs any more.
+    fn close(&self) {
+        self.work.lock().closed = true;
+        self.wake.notify_one();
     }
 }
 

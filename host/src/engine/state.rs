@@ -73,6 +73,7 @@ impl CallState {
         self.target = target.cloned();
         self.log_lines = LOG_LINES;
         self.open_streams.clear();
+        self.limiter.forget();
         self.deadline.touch();
     }
 

@@ -4,6 +4,7 @@ use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use futures::StreamExt;
 use indexmap::IndexMap;
 use tokio::sync::OnceCell;
 
@@ -239,12 +240,15 @@ impl Gateway {
 
     /// Ends every sandbox that lives in this process. Dropping the gateway ends its processes too, without asking the providers.
     pub async fn shutdown(&self) {
-        let entries = self.providers.values().flat_map(|slot| slot.table.drain());
-        let ends = entries.map(|entry| async move {
-            if let Err(error) = entry.provider.destroy(&entry.target, &entry.instance).await {
-                tracing::warn!(sandbox = %entry.target.sandbox, %error, "a sandbox could not be ended");
-            }
-        });
-        futures::future::join_all(ends).await;
+        let entries: Vec<_> = self.providers.values().flat_map(|slot| slot.table.drain()).collect();
+        // No more at once than there are places: the rest would be refused as too many.
+        let at_once = self.runtime.options().max_instances;
+        futures::stream::iter(entries)
+            .for_each_concurrent(at_once, |entry| async move {
+                if let Err(error) = entry.provider.destroy(&entry.target, &entry.instance).await {
+                    tracing::warn!(sandbox = %entry.target.sandbox, %error, "a sandbox could not be ended");
+                }
+            })
+            .await;
     }
 }
