@@ -89,7 +89,7 @@ impl Provider {
         let (pre, interfaces) = tokio::task::spawn_blocking({
             let (runtime, granted) = (Arc::clone(runtime), Arc::clone(&granted));
             move || {
-                let compiled = component::compile(runtime.engine(), granted.provider.as_str(), &bytes)?;
+                let compiled = component::compile(&runtime, granted.provider.as_str(), &bytes)?;
                 let pre = component::link(runtime.engine(), &compiled, &granted)?;
                 Ok::<_, Error>((pre, component::interfaces(runtime.engine(), &compiled)))
             }

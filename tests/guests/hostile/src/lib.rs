@@ -29,6 +29,7 @@ impl Lifecycle for Hostile {
         let Settings { create } = sandgate_guest::settings()?;
         match create.as_str() {
             "" => Ok(request.sandbox_id.into_bytes()),
+            "remember" => Ok(REMEMBERED.fetch_add(1, Ordering::Relaxed).to_string().into_bytes()),
             "huge-record" => Ok(vec![0; 100_000]),
             other => {
                 misbehave(other).await?;
@@ -127,6 +128,10 @@ impl Sandbox for Hostile {
             });
             return Ok(events);
         }
+        if let Some(text) = command.strip_prefix("pass:") {
+            let spawn = process::SpawnRequest::new("bash", vec!["-c".into(), text.into()]);
+            return process::spawn(spawn, stdin, signals).await;
+        }
         if let Some(text) = command.strip_prefix("feed:") {
             // Gives the command an input of its own making that never ends, and goes on holding it.
             let (mut input, stdin) = bindings::wit_stream::new();
@@ -152,11 +157,6 @@ impl Sandbox for Hostile {
             "endless" => {
                 Box::pin(async move { while writer.write_one(Event::Stdout(vec![b'x'; 65_536])).await.is_none() {} })
             }
-            "remember" => Box::pin(async move {
-                let seen = REMEMBERED.fetch_add(1, Ordering::Relaxed);
-                writer.write_one(Event::Stdout(seen.to_string().into_bytes())).await;
-                writer.write_one(Event::Exited(ExitStatus::from_code(0))).await;
-            }),
             "count-stdin" => Box::pin(async move {
                 let count = match stdin {
                     Some(stdin) => stdin.collect().await.len(),
