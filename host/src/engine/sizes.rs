@@ -51,7 +51,11 @@ fn too_large(name: &str, what: &str, needed: &str, limit: &str) -> Error {
 /// Rounded up to tenths, so that it never reads as if it fitted.
 fn mebibytes(bytes: u128) -> String {
     let tenths = (bytes * 10).div_ceil(1 << 20);
-    if tenths % 10 == 0 { format!("{} MiB", tenths / 10) } else { format!("{}.{} MiB", tenths / 10, tenths % 10) }
+    if tenths.is_multiple_of(10) {
+        format!("{} MiB", tenths / 10)
+    } else {
+        format!("{}.{} MiB", tenths / 10, tenths % 10)
+    }
 }
 
 #[cfg(test)]

@@ -175,7 +175,7 @@ impl Gateway {
         let mounts = Arc::new(self.mounts(scope, namespaces).await?);
         let target = Target { sandbox: id, mounts };
         let instance = self.find_or_create(&provider, &target, scope).await?;
-        let entry = Entry { scope: scope.clone(), target, instance, provider: Arc::clone(&provider), namespaces };
+        let entry = Entry { scope: scope.clone(), target, instance, provider };
         let (entry, made_room) = slot.table.add(entry)?;
         for entry in made_room {
             tracing::debug!(sandbox = %entry.target.sandbox, "let go to make room");
@@ -206,10 +206,10 @@ impl Gateway {
 
     async fn find_or_create(&self, provider: &Provider, target: &Target, scope: &Scope) -> Result<InstanceRecord> {
         let deployment = &self.config.gateway.deployment;
-        if provider.description().features.findable {
-            if let Some(instance) = provider.find(target, scope, deployment).await? {
-                return Ok(instance);
-            }
+        if provider.description().features.findable
+            && let Some(instance) = provider.find(target, scope, deployment).await?
+        {
+            return Ok(instance);
         }
         provider.create(target, scope, deployment).await
     }

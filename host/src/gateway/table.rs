@@ -17,8 +17,6 @@ pub(super) struct Entry {
     pub(super) target: Target,
     pub(super) instance: InstanceRecord,
     pub(super) provider: Arc<Provider>,
-    /// Commands see virtual paths as real ones, so that nothing is translated.
-    pub(super) namespaces: bool,
 }
 
 /// The sandboxes of one provider.

@@ -5,6 +5,7 @@ mod cache;
 mod capacity;
 mod components;
 mod fuzz;
+mod gateway;
 mod grants;
 mod limits;
 mod machine;

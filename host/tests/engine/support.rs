@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use sandgate::capability::process::{Isolation, ProcessGrant, Processes};
 use sandgate::capability::workspace::Limits;
+use sandgate::config::{self, ComponentSource, Config, ProviderConfig, WorkspaceGrant};
 use sandgate::engine::{EngineOptions, Granted, InstanceRecord, Provider, Runtime, Target};
 use sandgate::env_policy::EnvPolicy;
 use sandgate::error::Result;
@@ -70,6 +71,24 @@ pub(crate) fn granted(settings: &str) -> Granted {
         wasi: false,
         settings: settings.to_owned(),
     }
+}
+
+/// A configuration with one provider, which has all grants and whose commands need no bubblewrap.
+pub(crate) fn config(folder: &Path, component: PathBuf) -> Config {
+    let mut config = Config::default();
+    config.gateway.state_dir = Some(folder.join("state"));
+    config.gateway.cache_dir = Some(folder.join("cache"));
+    config.default_provider = name();
+    let mut provider = ProviderConfig::new(ComponentSource::File(component));
+    provider.grants.workspace = Some(WorkspaceGrant::default());
+    provider.grants.process = Some(config::ProcessGrant {
+        isolation: config::Isolation::None,
+        allow_unconfined_commands_on_this_host: true,
+        network: true,
+        ..Default::default()
+    });
+    config.providers = [(name(), provider)].into_iter().collect();
+    config
 }
 
 /// A sandbox without a gateway.
