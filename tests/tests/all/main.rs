@@ -1,0 +1,6 @@
+//! The cross-cutting tests, in one program that is linked once.
+#![allow(clippy::unwrap_used, reason = "a test that unwraps says where it failed")]
+
+mod local;
+mod shell_only;
+mod unconfined;
