@@ -139,7 +139,7 @@ impl Planner for Roots {
         }
         // The leftmost, and the longest of those.
         found.sort_unstable_by(|a, b| a.0.cmp(&b.0).then(b.1.cmp(&a.1)));
-        let (mut edits, mut done): (Vec<(std::ops::Range<usize>, &[u8])>, usize) = (Vec::new(), 0);
+        let (mut edits, mut done) = (Vec::new(), 0);
         for (start, end, pattern) in found {
             if start >= done && start < hold {
                 edits.push((start..end, self.replacements[pattern].as_slice()));

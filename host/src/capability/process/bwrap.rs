@@ -178,15 +178,15 @@ fn options(grant: &ProcessGrant, help: &str, etc: &Path) -> Vec<OsString> {
             options.extend(["--ro-bind-try", &file, &file].map(OsString::from));
         }
     }
-    for path in &grant.system_paths {
-        // An operator's list may serve many hosts, and not all have everything.
-        options.extend(["--ro-bind-try".into(), path.as_os_str().to_owned(), path.as_os_str().to_owned()]);
-    }
     options.extend(["--proc", "/proc", "--dev", "/dev"].map(OsString::from));
     if help.contains("--size") {
         options.extend(["--size", TMP_SIZE].map(OsString::from));
     }
     options.extend(["--tmpfs", "/tmp", "--dir", "/var", "--symlink", "/tmp", "/var/tmp"].map(OsString::from));
+    // After /tmp, which one of them may lie in. An operator's list may serve many hosts, and not all have everything.
+    for path in &grant.system_paths {
+        options.extend(["--ro-bind-try".into(), path.as_os_str().to_owned(), path.as_os_str().to_owned()]);
+    }
     options
 }
 
@@ -276,10 +276,12 @@ fn copy(from: &Path, to: &Path, digest: &mut Sha256, depth: u32) {
                 copy(&from.join(&name), &to.join(&name), digest, depth + 1);
             }
         }
-    } else if kind.is_file() && readable && kind.len() <= MAX_ETC_FILE {
-        if let Ok(content) = fs::read(from) {
-            digest.update(&content);
-            let _ = fs::write(to, content);
-        }
+    } else if kind.is_file()
+        && readable
+        && kind.len() <= MAX_ETC_FILE
+        && let Ok(content) = fs::read(from)
+    {
+        digest.update(&content);
+        let _ = fs::write(to, content);
     }
 }

@@ -25,8 +25,8 @@ while read -r sign group; do
     esac
 done
 for group in $groups; do
-    kill -KILL -- "-$group"
-    kill -KILL "$group"
+    kill -s KILL -- "-$group"
+    kill -s KILL "$group"
 done
 "#;
 

@@ -11,7 +11,7 @@ use tokio::io::AsyncWriteExt;
 use tokio::net::unix::pipe;
 use tokio::process::Child;
 use tokio::sync::mpsc::Sender;
-use tokio::time::{Instant, sleep, sleep_until};
+use tokio::time::{Instant, sleep_until};
 
 use super::grant::seconds;
 use super::groups::Group;
@@ -25,8 +25,12 @@ use crate::values::{ByteStream, Event, ExitStatus, Signal, SignalStream};
 /// that hangs in the kernel (a dead network file system) takes that long.
 const KILL_GRACE: Duration = Duration::from_secs(5);
 
-/// How soon a signal is tried again for a command that has not started yet.
-const SIGNAL_RETRY: Duration = Duration::from_millis(2);
+/// How often a command that is about to start in its namespace is looked for: to remember the namespace's first process,
+/// and for signals that came before the command.
+const START_LOOK: Duration = Duration::from_millis(1);
+
+/// After so many looks the kernel does not tell (it lacks the list of children), and the group has to do.
+const MAX_START_LOOKS: u32 = 2000;
 
 /// How many signals wait for a command to start; more than these change nothing.
 const MAX_WAITING_SIGNALS: usize = 16;
@@ -65,7 +69,7 @@ impl Running {
                 if deliver(&events, output.rest(), limit.take(), last).await {
                     drop(events);
                     // What it left in the background goes on, and may write.
-                    tokio::join!(output.discard(), group.leave_rest());
+                    group.leave_rest(output.discard()).await;
                 }
                 return;
             }
@@ -104,6 +108,9 @@ impl Running {
         let mut feed = pin!(feed(stdin.take()));
         let mut waiting: VecDeque<Signal> = VecDeque::new();
         let mut reading = true;
+        let mut looks = if *namespace { MAX_START_LOOKS } else { 0 };
+        let mut ticks = tokio::time::interval(START_LOOK);
+        ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         loop {
             // In this order: a flood of output must hide neither the end, nor the deadline, nor a signal.
             tokio::select! {
@@ -123,7 +130,10 @@ impl Running {
                     Some(_) => {}
                     None => *signals = None,
                 },
-                () = sleep(SIGNAL_RETRY), if !waiting.is_empty() => send_waiting(group, *namespace, &mut waiting),
+                _ = ticks.tick(), if looks > 0 || !waiting.is_empty() => {
+                    looks = if looks == 0 || group.find_first() { 0 } else { looks - 1 };
+                    send_waiting(group, *namespace, &mut waiting);
+                }
                 taken = async {
                     // First room, then bytes: while the reader is slow, the command waits in its write.
                     let permit = events.reserve().await.ok()?;
@@ -153,10 +163,10 @@ async fn deliver(events: &Sender<Event>, rest: VecDeque<Event>, mut limit: Optio
             Some(limit) => limit.push(event),
             None => Some(event),
         };
-        if let Some(event) = event {
-            if events.send(event).await.is_err() {
-                return false;
-            }
+        if let Some(event) = event
+            && events.send(event).await.is_err()
+        {
+            return false;
         }
     }
     for event in limit.into_iter().flat_map(HeadTail::finish) {
