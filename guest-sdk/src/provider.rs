@@ -36,8 +36,8 @@ pub trait Lifecycle {
     }
 }
 
-/// Commands and files in one sandbox. Only [`exec`](Self::exec) is needed: the rest has portable defaults on top of it,
-/// which want `sh`, `cat`, `dd`, `find`, `grep`, `head`, `mkdir`, `mv`, `rm`, `sed`, `stat` and `tail` (BusyBox has them) in the sandbox.
+/// Commands and files in one sandbox. Only [`exec`](Self::exec) is needed: the rest has portable defaults on top of it, in
+/// [`shell`], which want `sh` and a few of the usual tools in the sandbox (BusyBox has them all).
 pub trait Sandbox: Sized {
     /// Start a command. It runs in a shell of the sandbox; stdout, stderr and the end come in one stream.
     fn exec(

@@ -5,9 +5,29 @@ use std::str::Chars;
 
 use super::ere::{Translated, escaped_char, malformed, unsupported};
 
-/// The names that POSIX and `regex` share.
-const NAMES: [&str; 12] = [
-    "alnum", "alpha", "blank", "cntrl", "digit", "graph", "lower", "print", "punct", "space", "upper", "xdigit",
+/// A range of characters, both included.
+type Range = (char, char);
+
+/// The named classes of `regex`. They are ASCII there, while those of POSIX go by the locale. A range never ends in what
+/// has a meaning in POSIX brackets. NUL is in no line that is searched.
+const NAMED: [(&str, &[Range]); 14] = [
+    ("alnum", &[('0', '9'), ('A', 'Z'), ('a', 'z')]),
+    ("alpha", &[('A', 'Z'), ('a', 'z')]),
+    ("ascii", &[('\x01', '\x7f')]),
+    ("blank", &[('\t', '\t'), (' ', ' ')]),
+    ("cntrl", &[('\x01', '\x1f'), ('\x7f', '\x7f')]),
+    ("digit", &[('0', '9')]),
+    ("graph", &[('!', '~')]),
+    ("lower", &[('a', 'z')]),
+    ("print", &[(' ', '~')]),
+    (
+        "punct",
+        &[('!', '/'), (':', '@'), ('[', '['), ('\\', '\\'), (']', ']'), ('^', '^'), ('_', '_'), ('`', '`'), ('{', '~')],
+    ),
+    ("space", &[('\t', '\r'), (' ', ' ')]),
+    ("upper", &[('A', 'Z')]),
+    ("word", &[('0', '9'), ('A', 'Z'), ('_', '_'), ('a', 'z')]),
+    ("xdigit", &[('0', '9'), ('A', 'F'), ('a', 'f')]),
 ];
 
 /// A set of characters.
@@ -15,7 +35,8 @@ const NAMES: [&str; 12] = [
 pub(super) struct Class {
     negated: bool,
     /// Single characters are ranges of one.
-    ranges: Vec<(char, char)>,
+    ranges: Vec<Range>,
+    /// POSIX classes, which go by the sandbox's locale.
     names: Vec<&'static str>,
 }
 
@@ -35,6 +56,11 @@ pub(super) fn escape_class(c: char) -> Option<Class> {
 }
 
 impl Class {
+    /// Whether only a `grep` that reads characters can match it: to one that reads bytes, an `é` in it is two of them.
+    pub(super) fn needs_utf8(&self) -> bool {
+        self.ranges.iter().any(|(_, high)| !high.is_ascii())
+    }
+
     /// What follows a `[`.
     pub(super) fn parse(rest: &mut Peekable<Chars<'_>>) -> Translated<Self> {
         let mut class = Self { negated: rest.next_if_eq(&'^').is_some(), ..Self::default() };
@@ -92,22 +118,18 @@ impl Class {
         if rest.next() != Some(':') || rest.next() != Some(']') {
             return unsupported("a set within a set");
         }
-        if name == "word" {
-            self.ranges.push(('_', '_'));
-        }
-        let known = if name == "word" { "alnum" } else { name.as_str() };
-        let Some(known) = NAMES.into_iter().find(|other| *other == known) else {
+        let Some((_, ranges)) = NAMED.into_iter().find(|(known, _)| *known == name) else {
             return malformed(format!("has the unknown class [:{name}:]"));
         };
         // `[[:^digit:]]` is `[^[:digit:]]`; with anything beside it, POSIX has no words for it.
         if negated {
-            let alone = self.ranges.is_empty() && self.names.is_empty() && !self.negated && name != "word";
+            let alone = self.ranges.is_empty() && self.names.is_empty() && !self.negated;
             if !alone || rest.peek() != Some(&']') {
                 return unsupported("a negated class within brackets");
             }
             self.negated = true;
         }
-        self.names.push(known);
+        self.ranges.extend(ranges);
         Ok(())
     }
 

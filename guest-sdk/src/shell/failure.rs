@@ -21,10 +21,12 @@ pub(super) enum Code {
     Denied = 86,
     /// A tool is missing; the script has written its name.
     NoTool = 87,
+    /// The sandbox's `grep` reads bytes, and the pattern needs characters.
+    NoUtf8 = 88,
 }
 
 impl Code {
-    const ALL: [Self; 7] = [
+    const ALL: [Self; 8] = [
         Self::NotFound,
         Self::IsADirectory,
         Self::NotADirectory,
@@ -32,6 +34,7 @@ impl Code {
         Self::AlreadyExists,
         Self::Denied,
         Self::NoTool,
+        Self::NoUtf8,
     ];
 }
 
@@ -41,8 +44,11 @@ impl std::fmt::Display for Code {
     }
 }
 
+/// The ending of a message, the error that it is, and what is said of the path.
+type Reason = (&'static str, fn(String) -> Error, &'static str);
+
 /// Endings of messages and what they mean. Shells have words of their own for some of them.
-const REASONS: [(&str, fn(String) -> Error, &str); 12] = [
+const REASONS: [Reason; 12] = [
     ("No such file or directory", Error::NotFound, "no such file or directory"),
     ("Directory nonexistent", Error::NotFound, "no such file or directory"),
     ("nonexistent directory", Error::NotFound, "no such file or directory"),
@@ -76,6 +82,10 @@ pub(super) fn check(target: &Target, status: &ExitStatus, text: &[u8]) -> Result
         Some(Code::AlreadyExists) => Error::AlreadyExists(format!("{path}: it exists already")),
         Some(Code::Denied) => Error::PermissionDenied(format!("{path}: permission denied")),
         Some(Code::NoTool) => Error::Unsupported(format!("the sandbox has no {text:?}, which file operations need")),
+        Some(Code::NoUtf8) => Error::Unsupported(
+            "the sandbox's grep knows no characters beyond ASCII within brackets; write them as (a|b) and not as [ab]"
+                .into(),
+        ),
         None => reason(path, text).unwrap_or_else(|| {
             let how = match status.signal {
                 Some(signal) => format!("was ended by signal {signal}"),
@@ -114,8 +124,12 @@ mod tests {
         let denied = error(1, "head: cannot open '/real/a' for reading: Permission denied\n");
         assert!(matches!(denied, Some(Error::PermissionDenied(text)) if text == "/mnt/a: permission denied"));
         assert!(matches!(error(2, "sh: 1: cannot create /a: Directory nonexistent"), Some(Error::NotFound(_))));
+        let read_only = error(1, "mkdir: cannot create directory '/a': Read-only file system");
+        assert!(matches!(read_only, Some(Error::ReadOnly(text)) if text.starts_with("/mnt/a: ")));
         assert!(matches!(error(1, "rmdir: '/a': Directory not empty"), Some(Error::AlreadyExists(_))));
-        assert!(matches!(error(1, "cat: write error: No space left on device"), Some(Error::Other(text)) if text.contains("No space")));
+        assert!(
+            matches!(error(1, "cat: write error: No space left on device"), Some(Error::Other(text)) if text.contains("No space"))
+        );
     }
 
     #[test]

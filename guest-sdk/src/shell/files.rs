@@ -63,10 +63,7 @@ pub(super) fn remove_script(target: &Target, recursive: bool) -> Result<String> 
         )));
     }
     let directory = if recursive { "rm -rf -- \"$p\"" } else { "rmdir -- \"$p\"" };
-    let body = format!(
-        "{stat}\ncase $s in 4???) {directory} ;; *) rm -f -- \"$p\" ;; esac",
-        stat = stat("", "%f"),
-    );
+    let body = format!("{stat}\ncase $s in 4???) {directory} ;; *) rm -f -- \"$p\" ;; esac", stat = stat("", "%f"),);
     Ok(script(target, &["stat", "rm", "rmdir"], &body))
 }
 
@@ -113,7 +110,9 @@ mod tests {
             assert_eq!((root.kind, root.size), (FileKind::Directory, 0));
             assert_eq!(stat_of(&shell, "/dev/null").expect("stat").kind, FileKind::Other);
 
-            assert!(matches!(stat_of(&shell, &area.path("no")), Err(Error::NotFound(text)) if text.contains(area.root())));
+            assert!(
+                matches!(stat_of(&shell, &area.path("no")), Err(Error::NotFound(text)) if text.contains(area.root()))
+            );
             assert!(matches!(stat_of(&shell, &format!("{file}/x")), Err(Error::NotADirectory(_))), "{}", shell.name);
         }
     }
@@ -175,7 +174,10 @@ mod tests {
         for shell in shells() {
             let name = shell.name;
             let result = stat_of(&shell.without_tools(), "/");
-            assert!(matches!(&result, Err(Error::Unsupported(text)) if text.contains("\"stat\"")), "{name}: {result:?}");
+            assert!(
+                matches!(&result, Err(Error::Unsupported(text)) if text.contains("\"stat\"")),
+                "{name}: {result:?}"
+            );
         }
     }
 }

@@ -112,11 +112,14 @@ mod tests {
     fn what_matches_is_found_and_nothing_else() {
         for shell in shells() {
             let area = area();
-            for name in ["a.py", "src/b.py", "src/x/c.py", "src/x/d.js", "py/e", "line\nend.py", "-n.py", "it's $(x).py"] {
+            for name in
+                ["a.py", "src/b.py", "src/x/c.py", "src/x/d.js", "py/e", "line\nend.py", "-n.py", "it's $(x).py"]
+            {
                 area.file(name, "");
             }
             symlink("nowhere", area.path("link.py")).expect("symlink");
-            let found = |pattern, options| names(&glob(&shell, area.root(), pattern, options).expect("glob"), area.root());
+            let found =
+                |pattern, options| names(&glob(&shell, area.root(), pattern, options).expect("glob"), area.root());
             let all = ["/-n.py", "/a.py", "/it's $(x).py", "/line\nend.py", "/link.py", "/src/b.py", "/src/x/c.py"];
             assert_eq!(found("*.py", FILES), all, "{}", shell.name);
             assert_eq!(found("/src/*.py", FILES), ["/src/b.py"]);

@@ -24,13 +24,17 @@ const MAX_SHOWN: usize = 200;
 const CUT: &str = "...";
 
 /// For each match: the path, NUL, the line's number, a colon, the line, and its end.
-pub(super) fn grep_script(target: &Target, pattern: &Pattern, glob: Option<&Matcher>, options: &GrepOptions) -> Result<String> {
+pub(super) fn grep_script(
+    target: &Target,
+    pattern: &Pattern,
+    glob: Option<&Matcher>,
+    options: &GrepOptions,
+) -> Result<String> {
     check_max("max-results", options.max_results)?;
     let how = format!("-{}{}", if pattern.literal { 'F' } else { 'E' }, if pattern.ignore_case { "i" } else { "" });
     // UTF-8 so that a dot is a character; `-a` since bytes that are no UTF-8 make no file binary.
-    let batch = format!(
-        r#"grep -lI --null -e "" -- "$@" | LC_ALL=C.UTF-8 xargs -0 -r grep -aHn --null {how} -e "$G" --; :"#
-    );
+    let batch =
+        format!(r#"grep -lI --null -e "" -- "$@" | LC_ALL=C.UTF-8 xargs -0 -r grep -aHn --null {how} -e "$G" --; :"#);
     let one_by_one = format!(
         r#"for f do
 LC_ALL=C.UTF-8 grep -q {how} -e "$G" -- "$f" || continue
@@ -50,18 +54,24 @@ done; :"#
     let body = format!(
         "{stat}\ncase $s in\n4???) {{ [ -r \"$p\" ] && [ -x \"$p\" ]; }} || exit {denied} ;;\n\
          8???) [ -r \"$p\" ] || exit {denied} ;;\n*) exit {not_a_file} ;;\nesac\n\
-         G={pattern}; export G\n\
+         {utf8}\nG={pattern}; export G\n\
          if printf 'x\\n' | grep -aHn --null -e x - >/dev/null 2>&1 && command -v xargs >/dev/null 2>&1\n\
          then i={batch}\nelse i={one_by_one}\nfi\n{search}",
         stat = stat("-L", "%f"),
         denied = Code::Denied,
         not_a_file = Code::NotAFile,
+        utf8 = if pattern.needs_utf8 { needs_utf8() } else { String::new() },
         pattern = quote(&pattern.text),
         batch = quote(&batch),
         one_by_one = quote(&one_by_one),
         search = with_end(&search),
     );
     Ok(script(target, &["find", "sh", "stat", "grep", "head", "tr", "wc"], &body))
+}
+
+/// Ends the script if `grep` reads bytes.
+fn needs_utf8() -> String {
+    format!("printf 'é\\n' | LC_ALL=C.UTF-8 grep '^.$' >/dev/null 2>&1 || exit {}", Code::NoUtf8)
 }
 
 enum State {
@@ -237,11 +247,12 @@ mod tests {
             }
             area.file("many", &many);
             symlink("b.txt", area.path("link")).expect("symlink");
-            let result = grep(&shell, area.root(), "todo", &GrepOptions { glob: Some("*.txt".into()), ..options() }).expect("grep");
-            let expected =
-                ["/a\nb:3:c.txt:1:todo", "/a\nb:3:c.txt:2::a:b todo", "/b.txt:2:TODO: x", "/b.txt:3:todo y"];
+            let result = grep(&shell, area.root(), "todo", &GrepOptions { glob: Some("*.txt".into()), ..options() })
+                .expect("grep");
+            let expected = ["/a\nb:3:c.txt:1:todo", "/a\nb:3:c.txt:2::a:b todo", "/b.txt:2:TODO: x", "/b.txt:3:todo y"];
             assert_eq!(found(&result, area.root()), expected, "{}", shell.name);
-            let exact = grep(&shell, area.root(), "todo", &GrepOptions { case_sensitive: true, ..options() }).expect("grep");
+            let exact =
+                grep(&shell, area.root(), "todo", &GrepOptions { case_sensitive: true, ..options() }).expect("grep");
             assert_eq!(exact.matches.len(), 1 + 2 + 1 + 12, "{}", shell.name);
             let numbers: Vec<_> =
                 exact.matches.iter().filter(|one| one.path.ends_with("many")).map(|one| one.line_number).collect();
@@ -281,7 +292,12 @@ mod tests {
             let result = grep(&shell, area.root(), "needle", &options()).expect("grep");
             let found = found(&result, area.root());
             let cut = format!("/long:3:{}...", "y".repeat(197));
-            assert_eq!(found, ["/just:1:needle", "/latin:1:caf\u{fffd} needle", "/long:2:needle", cut.as_str()], "{}", shell.name);
+            assert_eq!(
+                found,
+                ["/just:1:needle", "/latin:1:caf\u{fffd} needle", "/long:2:needle", cut.as_str()],
+                "{}",
+                shell.name
+            );
             assert_eq!((result.truncated, result.skipped), (false, 0), "{}", shell.name);
         }
     }
@@ -294,7 +310,12 @@ mod tests {
             let link = area.outside("link");
             symlink(&file, &link).expect("symlink");
             let skip = GrepOptions { skip_ignored: true, ..options() };
-            assert_eq!(found(&grep(&shell, &file, "b", &skip).expect("grep"), area.root()), ["/x.log:2:b"], "{}", shell.name);
+            assert_eq!(
+                found(&grep(&shell, &file, "b", &skip).expect("grep"), area.root()),
+                ["/x.log:2:b"],
+                "{}",
+                shell.name
+            );
             assert_eq!(found(&grep(&shell, &link, "b", &skip).expect("grep"), &link), [":2:b"], "{}", shell.name);
             let glob = |glob: &str| grep(&shell, &file, "b", &GrepOptions { glob: Some(glob.into()), ..options() });
             assert_eq!(glob("*.log").expect("grep").matches.len(), 1);
@@ -310,7 +331,8 @@ mod tests {
                 area.file(name, "needle\nneedle\n");
             }
             let with = |glob: Option<&str>, max_results| {
-                let options = GrepOptions { glob: glob.map(str::to_owned), skip_ignored: true, max_results, ..options() };
+                let options =
+                    GrepOptions { glob: glob.map(str::to_owned), skip_ignored: true, max_results, ..options() };
                 grep(&shell, area.root(), "needle", &options).expect("grep")
             };
             let paths = |result: GrepResult| result.matches.into_iter().map(|one| one.path).collect::<Vec<_>>();
@@ -318,7 +340,11 @@ mod tests {
             assert_eq!(paths(with(Some("src/*.rs"), 100)), [area.path("src/b.rs"), area.path("src/b.rs")]);
             assert_eq!(paths(with(Some("/*.{rs,py}"), 100)), [area.path("a.rs"), area.path("a.rs")]);
             let exact = with(Some("src/*.rs"), 2);
-            assert!(exact.matches.len() == 2 && !exact.truncated, "{}: what the glob leaves out counts for no limit", shell.name);
+            assert!(
+                exact.matches.len() == 2 && !exact.truncated,
+                "{}: what the glob leaves out counts for no limit",
+                shell.name
+            );
             let less = with(None, 5);
             assert!(less.matches.len() == 5 && less.truncated, "{}", shell.name);
         }
@@ -328,8 +354,16 @@ mod tests {
     fn failures_are_never_an_empty_result() {
         for shell in shells() {
             let area = area();
-            assert!(matches!(grep(&shell, &area.path("no"), "x", &options()), Err(Error::NotFound(_))), "{}", shell.name);
-            assert!(matches!(grep(&shell, "/dev/null", "x", &options()), Err(Error::InvalidArgument(_))), "{}", shell.name);
+            assert!(
+                matches!(grep(&shell, &area.path("no"), "x", &options()), Err(Error::NotFound(_))),
+                "{}",
+                shell.name
+            );
+            assert!(
+                matches!(grep(&shell, "/dev/null", "x", &options()), Err(Error::InvalidArgument(_))),
+                "{}",
+                shell.name
+            );
             fs::write(Path::new(area.root()).join(OsStr::from_bytes(b"\xff")), "x\nx\n").expect("a file");
             area.file("secret", "x");
             area.file("locked/x", "x");
@@ -348,11 +382,34 @@ mod tests {
     }
 
     #[test]
+    fn characters_beyond_ascii_are_found_or_refused() {
+        for shell in shells() {
+            let area = area();
+            area.file("x", "été\nÉTÉ\nète\nßü\n");
+            let lines = |pattern: &str| {
+                let result = grep(&shell, area.root(), pattern, &options())?;
+                Ok::<_, Error>(result.matches.iter().map(|one| one.line_number).collect::<Vec<_>>())
+            };
+            assert_eq!(lines("É").expect("grep"), [1, 2], "{}", shell.name);
+            assert_eq!(lines("^ÉTé{1}$").expect("grep"), [1, 2], "{}", shell.name);
+            assert_eq!(lines("ßü?$").expect("grep"), [4], "{}", shell.name);
+            // Debian's BusyBox has no locales.
+            match lines("^[èê]") {
+                Ok(found) => assert!(found == [3] && shell.name != "busybox", "{} {found:?}", shell.name),
+                Err(error) => assert!(matches!(error, Error::Unsupported(_)) && shell.name == "busybox", "{error:?}"),
+            }
+        }
+    }
+
+    #[test]
     fn many_files_take_several_batches() {
         for shell in shells() {
             let area = area();
             for number in 0..700 {
-                area.file(&format!("{}/{number}", "long-name".repeat(25)), if number % 7 == 0 { "needle\n" } else { "hay\n" });
+                area.file(
+                    &format!("{}/{number}", "long-name".repeat(25)),
+                    if number % 7 == 0 { "needle\n" } else { "hay\n" },
+                );
             }
             let result = grep(&shell, area.root(), "needle", &options()).expect("grep");
             assert_eq!((result.matches.len(), result.skipped), (100, 0), "{}", shell.name);

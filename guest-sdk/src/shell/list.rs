@@ -126,11 +126,7 @@ impl Sink for ListSink {
     fn finish(mut self) -> Result<Listing> {
         let skipped = if self.truncated { 0 } else { self.end.skipped()? };
         self.entries.sort_unstable_by(|a, b| a.path.cmp(&b.path));
-        Ok(Listing {
-            entries: self.entries,
-            truncated: self.truncated,
-            skipped: skipped.saturating_add(self.not_utf8),
-        })
+        Ok(Listing { entries: self.entries, truncated: self.truncated, skipped: skipped.saturating_add(self.not_utf8) })
     }
 }
 
@@ -238,7 +234,10 @@ mod tests {
             assert!(matches!(list(&shell, &area.path("dir/x"), ALL), Err(Error::NotADirectory(_))), "{}", shell.name);
             assert!(matches!(list(&shell, &area.path("no"), ALL), Err(Error::NotFound(_))), "{}", shell.name);
             let depth = |max_depth| list(&shell, area.root(), ListOptions { max_depth, ..ALL });
-            assert!(matches!(depth(0), Err(Error::InvalidArgument(_))) && matches!(depth(65), Err(Error::InvalidArgument(_))));
+            assert!(
+                matches!(depth(0), Err(Error::InvalidArgument(_)))
+                    && matches!(depth(65), Err(Error::InvalidArgument(_)))
+            );
         }
     }
 
@@ -286,13 +285,17 @@ mod tests {
     #[test]
     fn an_entry_that_went_away_in_between_is_left_out() {
         let mut sink = ListSink::new(ALL);
-        let answer = b"/r/a\0/r/b\nc\0/r/d\0\x0081a4 7 /r/a\n41ed 4096 /r/d\n\0\x000\0stat: /r/b: No such file or directory";
+        let answer =
+            b"/r/a\0/r/b\nc\0/r/d\0\x0081a4 7 /r/a\n41ed 4096 /r/d\n\0\x000\0stat: /r/b: No such file or directory";
         for piece in answer.chunks(5) {
             assert_eq!(sink.feed(piece).expect("fine"), Flow::More);
         }
         let listing = sink.finish().expect("a listing");
         assert_eq!(names(&listing, ""), ["/r/a", "/r/d"]);
-        assert_eq!(listing.entries.iter().map(|entry| entry.kind).collect::<Vec<_>>(), [FileKind::File, FileKind::Directory]);
+        assert_eq!(
+            listing.entries.iter().map(|entry| entry.kind).collect::<Vec<_>>(),
+            [FileKind::File, FileKind::Directory]
+        );
     }
 
     #[test]

@@ -45,21 +45,24 @@ impl Matcher {
     pub(super) fn new(pattern: &str) -> Result<Self> {
         let refuse = |what: String| Err(Error::InvalidArgument(format!("the glob {pattern:?} {what}")));
         if pattern.len() > MAX_PATTERN {
-            return Err(Error::InvalidArgument(format!("the glob has {} bytes; at most {MAX_PATTERN} are possible", pattern.len())));
+            return Err(Error::InvalidArgument(format!(
+                "the glob has {} bytes; at most {MAX_PATTERN} are possible",
+                pattern.len()
+            )));
         }
         let (anchored, relative) = match pattern.strip_prefix('/') {
             Some(rest) => (true, rest),
             None => (false, pattern),
         };
+        if relative.is_empty() {
+            return refuse("is empty; use ** for everything".into());
+        }
         let mut parser = Parser { rest: relative.chars().peekable() };
         let tokens = match parser.alternatives(0) {
             Ok(tokens) => tokens,
             Err(what) => return refuse(what),
         };
         let alternatives: Vec<_> = tokens.into_iter().map(|tokens| segments(tokens, anchored)).collect();
-        if alternatives.iter().any(|segments| segments.iter().all(|segment| *segment == Segment::Any)) && relative.is_empty() {
-            return refuse("is empty; use ** for everything".into());
-        }
         Ok(Self { suffix: suffix(relative), alternatives })
     }
 
@@ -185,22 +188,32 @@ fn segments(tokens: Vec<Token>, anchored: bool) -> Vec<Segment> {
 
 /// Matches `**` as `*` is matched in a segment: only the last one that was passed is ever tried again.
 fn match_segments(pattern: &[Segment], path: &[&str]) -> bool {
-    matches(pattern.len(), path.len(), |p| pattern.get(p) == Some(&Segment::Any), |p, s| match (pattern.get(p), path.get(s)) {
-        (Some(Segment::One(tokens)), Some(segment)) => match_tokens(tokens, segment),
-        _ => false,
-    })
+    matches(
+        pattern.len(),
+        path.len(),
+        |p| pattern.get(p) == Some(&Segment::Any),
+        |p, s| match (pattern.get(p), path.get(s)) {
+            (Some(Segment::One(tokens)), Some(segment)) => match_tokens(tokens, segment),
+            _ => false,
+        },
+    )
 }
 
 fn match_tokens(tokens: &[Token], text: &str) -> bool {
     let text: Vec<char> = text.chars().collect();
-    matches(tokens.len(), text.len(), |p| tokens.get(p) == Some(&Token::Star), |p, s| match (tokens.get(p), text.get(s)) {
-        (Some(Token::Char(expected)), Some(c)) => expected == c,
-        (Some(Token::AnyChar), Some(_)) => true,
-        (Some(Token::Class { negated, ranges }), Some(c)) => {
-            ranges.iter().any(|(low, high)| (low..=high).contains(&c)) != *negated
-        }
-        _ => false,
-    })
+    matches(
+        tokens.len(),
+        text.len(),
+        |p| tokens.get(p) == Some(&Token::Star),
+        |p, s| match (tokens.get(p), text.get(s)) {
+            (Some(Token::Char(expected)), Some(c)) => expected == c,
+            (Some(Token::AnyChar), Some(_)) => true,
+            (Some(Token::Class { negated, ranges }), Some(c)) => {
+                ranges.iter().any(|(low, high)| (low..=high).contains(&c)) != *negated
+            }
+            _ => false,
+        },
+    )
 }
 
 /// Wildcard matching of a sequence, in a time of at most pattern times subject.
@@ -274,7 +287,9 @@ mod tests {
 
     #[test]
     fn broken_patterns_are_named() {
-        for pattern in ["", "/", "{a", "a}", "[a", "[]", "a\\", "[b-a]", &"{a,b}".repeat(9), &"{".repeat(500), &"x".repeat(1025)] {
+        for pattern in
+            ["", "/", "{a", "a}", "[a", "[]", "a\\", "[b-a]", &"{a,b}".repeat(9), &"{".repeat(500), &"x".repeat(1025)]
+        {
             assert!(matches!(Matcher::new(pattern), Err(Error::InvalidArgument(_))), "{pattern:?}");
         }
         assert!(Matcher::new(&"{a,b}".repeat(8)).is_ok());
@@ -304,7 +319,7 @@ mod tests {
         assert!(!pattern.matches(&format!("{}{}", "a/".repeat(1000), "a".repeat(255))));
     }
 
-    /// Every pattern of a few letters on every path of a few letters.
+    /// Patterns and paths by chance. Negated classes are not among them: they match a slash to the host's crate.
     #[test]
     fn it_agrees_with_the_hosts_matcher() {
         let mut state = 1u64;
@@ -312,7 +327,7 @@ mod tests {
             state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
             (state >> 33) as usize % below
         };
-        let pieces = ["a", "b", "é", "*", "?", "/", "**/", "/**", "{a,b}", "{a/b,é*}", "[ab]", "[!a]", "."];
+        let pieces = ["a", "b", "é", "*", "?", "/", "**/", "/**", "{a,b}", "{a/b,é*}", "[ab]", "."];
         let names = ["a", "b", "é", "ab", ".", "a.b"];
         let mut compared = [0, 0];
         for _ in 0..20_000 {
@@ -322,6 +337,10 @@ mod tests {
                 continue;
             }
             let path: String = (0..1 + next(3)).map(|_| names[next(names.len())]).collect::<Vec<_>>().join("/");
+            // To the host's crate, `?` and a class are one byte.
+            if pattern.contains(['?', '[']) && path.contains('é') {
+                continue;
+            }
             let (ours, theirs) = match pattern.strip_prefix('/') {
                 Some(rest) => (pattern.clone(), rest.to_owned()),
                 None => (pattern.clone(), format!("**/{pattern}")),

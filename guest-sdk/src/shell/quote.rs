@@ -94,7 +94,9 @@ mod tests {
     #[test]
     fn every_shell_reads_a_quoted_word_as_it_was() {
         for shell in testing::shells() {
-            for text in ["", "a b", "it's", "''", "'", "$(touch x) `id` $HOME", "new\nline\n", "\"\\", "-n", "*?[a]", "ä\u{1}é"] {
+            for text in
+                ["", "a b", "it's", "''", "'", "$(touch x) `id` $HOME", "new\nline\n", "\"\\", "-n", "*?[a]", "ä\u{1}é"]
+            {
                 let run = shell.run(&format!("printf '%s' {}", quote(text)), b"");
                 assert_eq!(String::from_utf8_lossy(&run.stdout), text, "{}", shell.name);
             }

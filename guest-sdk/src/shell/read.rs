@@ -36,10 +36,14 @@ fn take(range: ReadRange) -> Result<String> {
             (0, None) => "cat".into(),
             (0, Some(length)) => format!("head -c {}", length.min(FAR)),
             (offset, None) => format!("tail -c +{}", offset + 1),
-            (offset, Some(length)) => both(&format!("tail -c +{}", offset + 1), &format!("head -c {}", length.min(FAR))),
+            (offset, Some(length)) => {
+                both(&format!("tail -c +{}", offset + 1), &format!("head -c {}", length.min(FAR)))
+            }
         },
         ReadRange::Lines(LineRange { start: 0, .. }) => {
-            return Err(Error::InvalidArgument("the first line has number 1; a range of lines can't start at 0".into()));
+            return Err(Error::InvalidArgument(
+                "the first line has number 1; a range of lines can't start at 0".into(),
+            ));
         }
         ReadRange::Lines(LineRange { start, end }) => match (start, end) {
             (_, Some(end)) if end < start => ":".into(),
@@ -47,18 +51,23 @@ fn take(range: ReadRange) -> Result<String> {
             (1, None) => "cat".into(),
             (1, Some(end)) => format!("head -n {}", end.min(FAR)),
             (start, None) => format!("tail -n +{start}"),
-            (start, Some(end)) => both(&format!("tail -n +{start}"), &format!("head -n {}", (end - start + 1).min(FAR))),
+            (start, Some(end)) => {
+                both(&format!("tail -n +{start}"), &format!("head -n {}", (end - start + 1).min(FAR)))
+            }
         },
     })
 }
 
 /// `first | second`, with the status of either: a pipe's own is that of its end, and half of a file would look whole.
-/// `first` may be ended by SIGPIPE (141) when `second` has enough; a shell that ignores that signal makes it a write
-/// error, which leaves nothing missing either: then `second` has succeeded with all that it wanted.
+/// `first` may be ended by SIGPIPE (141) when `second` has enough, or, where that signal is ignored, say so; both when
+/// nobody reads any more.
 fn both(first: &str, second: &str) -> String {
     format!(
-        "{{ w=$( {{ {{ {first} 2>&5; printf ' %s' $? >&3; }} | {{ {second} >&4; printf ' %s' $? >&3; }}; }} 3>&1 ); }} 4>&1 5>&2\n\
-         case $w in *' 0 0'|*' 0 141'|*' 141 0') ;; *) exit 1 ;; esac"
+        "{{ w=$( {{ {{ {first} 2>&3; printf ' first=%s.' $? >&3; }} | {{ {second} >&4 2>&3; printf ' second=%s.' $? >&3; }}; }} 3>&1 ); }} 4>&1\n\
+         case $w in\n\
+         *' first=0.'*|*' first=141.'*|*'Broken pipe'*)\n\
+         case $w in *' second=0.'*|*' second=141.'*) ;; *) printf '%s\\n' \"$w\" >&2; exit 1 ;; esac ;;\n\
+         *) printf '%s\\n' \"$w\" >&2; exit 1 ;;\nesac"
     )
 }
 
@@ -99,7 +108,8 @@ impl Reading {
     fn see_head(&mut self, bytes: &[u8]) -> Result<Step> {
         let end = bytes.iter().position(|byte| *byte == b'\n');
         let (head, data) = bytes.split_at(end.unwrap_or(bytes.len()));
-        self.head.extend_from_slice(head.get(..MAX_HEAD).unwrap_or(head));
+        let room = (MAX_HEAD + 1).saturating_sub(self.head.len());
+        self.head.extend_from_slice(head.get(..room).unwrap_or(head));
         let Some((_, data)) = data.split_first() else {
             return if self.head.len() > MAX_HEAD { Err(self.unreadable()) } else { Ok(Step::More) };
         };
@@ -166,7 +176,8 @@ mod tests {
             for offset in [0, 1, 5, size - 1, size, size + 1, 1 << 31, u64::MAX] {
                 for length in [None, Some(0), Some(1), Some(7), Some(size), Some(u64::MAX)] {
                     let from = usize::try_from(offset.min(size)).expect("small");
-                    let to = usize::try_from(length.map_or(size, |length| offset.saturating_add(length)).min(size)).expect("small");
+                    let to = usize::try_from(length.map_or(size, |length| offset.saturating_add(length)).min(size))
+                        .expect("small");
                     let expected = &content[from..to.max(from)];
                     assert_eq!(get(bytes(offset, length)), expected, "{} {offset} {length:?}", shell.name);
                 }
@@ -238,6 +249,53 @@ mod tests {
                 assert_eq!(run.status == 0, good, "{} {first} | {second}", shell.name);
             }
         }
+    }
+
+    #[test]
+    fn a_range_ends_early_where_sigpipe_is_ignored() {
+        for shell in shells() {
+            let area = area();
+            let file = target(&area.bytes("large", &b"line\n".repeat(1_000_000)));
+            for range in [bytes(1, Some(3)), lines(2, Some(3))] {
+                let script = read_script(&file, range).expect("a script");
+                let run = shell.run(&format!("trap '' PIPE\n{script}"), b"");
+                let data = String::from_utf8_lossy(&run.stdout);
+                let expected = if matches!(range, ReadRange::Bytes(_)) { "ine" } else { "line\nline" };
+                let complaint = String::from_utf8_lossy(&run.stderr);
+                assert_eq!(
+                    (data.lines().skip(1).collect::<Vec<_>>().join("\n").as_str(), run.status),
+                    (expected, 0),
+                    "{} {complaint}",
+                    shell.name
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn a_reading_that_is_cut_says_so() {
+        let head = || {
+            let mut reading = Reading::new(target("/a"));
+            let seen = reading.see(Event::Stdout(b"81a4 9 1700000000\nhalf".to_vec()));
+            assert!(matches!(seen, Ok(Step::Data(data)) if data == b"half"));
+            reading
+        };
+        assert!(matches!(head().see(Event::Dropped(5)), Err(Error::TooLarge(large)) if large.message.contains("/a")));
+        let status = |code| Event::Exited(crate::values::ExitStatus::from_code(code));
+        assert!(matches!(head().see(status(1)), Err(Error::Other(_))));
+        assert!(matches!(head().see(status(0)), Ok(Step::End)));
+        assert!(matches!(head().see(Event::Failed(Error::Timeout("late".into()))), Err(Error::Timeout(_))));
+        assert!(matches!(head().cut(), Error::Unavailable(_)));
+    }
+
+    #[test]
+    fn a_reason_that_comes_as_output_is_understood() {
+        let mut reading = Reading::new(target("/a"));
+        for text in ["stat: cannot statx '/real/a': ", "No such file or directory\n", "\n"] {
+            assert!(matches!(reading.see(Event::Stdout(text.into())), Ok(Step::More)));
+        }
+        let end = reading.see(Event::Exited(crate::values::ExitStatus::from_code(1)));
+        assert!(matches!(end, Err(Error::NotFound(text)) if text.starts_with("/a: ")));
     }
 
     #[test]

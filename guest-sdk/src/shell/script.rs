@@ -4,10 +4,10 @@ use super::failure::Code;
 use super::quote::{Target, quote};
 
 /// A script about one path, which it finds in `$p`. It runs in a subshell, so that a backend which types all commands
-/// into one long-lived shell keeps that shell, and in the locale `C`, whose messages [`super::failure`] knows.
+/// into one long-lived shell keeps that shell, without what such a shell may have been set to, and in the locale `C`, whose messages [`super::failure`] knows.
 pub(super) fn script(target: &Target, tools: &[&str], body: &str) -> String {
     format!(
-        "(\nLC_ALL=C; export LC_ALL; set +e +u\n\
+        "(\nLC_ALL=C; export LC_ALL; set +e +u +C\n\
          for t in {tools}; do command -v \"$t\" >/dev/null 2>&1 || {{ printf '%s\\n' \"$t\" >&2; exit {no_tool}; }}; done\n\
          p={path}\n{body}\n)",
         tools = tools.join(" "),

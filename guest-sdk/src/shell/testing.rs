@@ -5,7 +5,7 @@ use std::io::Write;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 
 use super::quote::Target;
 use super::run::{Flow, Run, Sink};
@@ -46,9 +46,10 @@ pub(super) fn shells() -> Vec<Shell> {
 
 fn find(program: &str) -> PathBuf {
     let path = std::env::var_os("PATH").unwrap_or_default();
-    std::env::split_paths(&path).map(|dir| dir.join(program)).find(|file| file.is_file()).unwrap_or_else(|| {
-        panic!("these tests need {program}: apt-get install -y dash bash busybox-static")
-    })
+    std::env::split_paths(&path)
+        .map(|dir| dir.join(program))
+        .find(|file| file.is_file())
+        .unwrap_or_else(|| panic!("these tests need {program}: apt-get install -y dash bash busybox-static"))
 }
 
 /// A directory with BusyBox under the names of its tools, so that no other tool is found.
@@ -83,14 +84,24 @@ impl Shell {
         self
     }
 
-    pub(super) fn run(&self, script: &str, stdin: &[u8]) -> Ran {
+    /// The shell with this script, in a process group of its own, and pipes to it.
+    fn command(&self, script: &str) -> Command {
         let mut command = Command::new(&self.program);
         command.args(self.args).arg(script).env_clear().env("PATH", &self.path).current_dir("/");
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         if self.nobody {
             command.uid(NOBODY).gid(NOBODY);
         }
-        let mut child = command.spawn().expect("a shell");
+        command.process_group(0);
+        command
+    }
+
+    pub(super) fn spawn(&self, script: &str) -> Child {
+        self.command(script).spawn().expect("a shell")
+    }
+
+    pub(super) fn run(&self, script: &str, stdin: &[u8]) -> Ran {
+        let mut child = self.command(script).spawn().expect("a shell");
         let mut input = child.stdin.take().expect("its input");
         let stdin = stdin.to_vec();
         let writer = std::thread::spawn(move || {

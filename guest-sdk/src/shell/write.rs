@@ -184,7 +184,12 @@ mod tests {
             write(&shell, &link, b"new", REPLACE).expect("write");
             let meta = fs::metadata(&file).expect("meta");
             assert_eq!(fs::read(&file).expect("read"), b"new", "{}", shell.name);
-            assert_eq!((meta.mode(), meta.uid(), meta.gid()), (before.mode(), before.uid(), before.gid()), "{}", shell.name);
+            assert_eq!(
+                (meta.mode(), meta.uid(), meta.gid()),
+                (before.mode(), before.uid(), before.gid()),
+                "{}",
+                shell.name
+            );
             assert_ne!(meta.ino(), before.ino(), "a reader of the old file keeps it");
             assert!(fs::symlink_metadata(&link).expect("meta").is_symlink());
 
@@ -246,6 +251,52 @@ mod tests {
     }
 
     #[test]
+    fn an_upload_that_is_ended_cleans_up() {
+        for shell in shells() {
+            let area = area();
+            let path = area.file("file", "old");
+            let script = upload_script(&target(&path), REPLACE).expect("a script");
+            let mut child = shell.spawn(&script);
+            let mut input = child.stdin.take().expect("an input");
+            std::io::Write::write_all(&mut input, b"half").expect("write");
+            let deadline = std::time::Instant::now() + std::time::Duration::from_secs(30);
+            let arrived = || {
+                let entries = fs::read_dir(area.root()).expect("a directory");
+                entries.filter_map(|entry| entry.ok()?.metadata().ok()).any(|meta| meta.len() == 4)
+            };
+            while !arrived() {
+                assert!(std::time::Instant::now() < deadline, "{}: nothing arrives", shell.name);
+                std::thread::yield_now();
+            }
+            let group = format!("-{}", child.id());
+            let killed = std::process::Command::new("kill").args(["-TERM", "--", &group]).status().expect("kill");
+            assert!(killed.success());
+            let status = child.wait().expect("its end");
+            assert!(!status.success(), "{}: {status}", shell.name);
+            // The script's own subshell may end a little after the shell.
+            while !tidy(&area) {
+                assert!(std::time::Instant::now() < deadline, "{}: a file stays", shell.name);
+                std::thread::yield_now();
+            }
+            assert_eq!(fs::read(&path).expect("read"), b"old");
+        }
+    }
+
+    #[test]
+    fn a_shell_with_options_of_its_own_changes_nothing() {
+        for shell in shells() {
+            let area = area();
+            let path = target(&area.path("file"));
+            let script = upload_script(&path, REPLACE).expect("a script");
+            let run = shell.run(&format!("set -e -u -C\n{script}\nprintf '%s' \"$?$-\""), b"12345");
+            let out = String::from_utf8_lossy(&run.stdout);
+            let (line, after) = out.split_once('\n').expect("a line");
+            assert_eq!(parse_upload(line).map(|upload| upload.size), Some(5), "{}", shell.name);
+            assert!(after.starts_with('0') && after.contains('C'), "{}: the shell goes on as it was", shell.name);
+        }
+    }
+
+    #[test]
     fn what_waits_for_its_commit_is_as_private_as_what_it_replaces() {
         for shell in shells() {
             let area = area();
@@ -269,7 +320,11 @@ mod tests {
                     assert!(matches!(result, Err(Error::IsADirectory(_))), "{} {path}: {result:?}", shell.name);
                 }
                 let through = write(&shell, &area.path("dir/file/x"), b"x", options);
-                assert!(matches!(through, Err(Error::NotADirectory(_) | Error::AlreadyExists(_))), "{}: {through:?}", shell.name);
+                assert!(
+                    matches!(through, Err(Error::NotADirectory(_) | Error::AlreadyExists(_))),
+                    "{}: {through:?}",
+                    shell.name
+                );
             }
             assert!(matches!(write(&shell, "/dev/null", b"x", REPLACE), Err(Error::InvalidArgument(_))));
             assert!(matches!(write(&shell, "/", b"x", REPLACE), Err(Error::IsADirectory(_))));
