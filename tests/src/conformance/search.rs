@@ -224,7 +224,7 @@ pub async fn one_file_can_be_searched(subject: &Subject) {
 pub async fn patterns_that_are_none_are_refused(subject: &Subject) {
     let sandbox = subject.sandbox().await;
     let here = sandbox.path(".").unwrap();
-    for pattern in ["", "/", "a/", "[", "{a", "[z-a]"] {
+    for pattern in ["", "/", "[", "{a", "[z-a]"] {
         let result = sandbox.glob(&here, pattern, GlobOptions::default()).await;
         let Err(error) = result else { panic!("{pattern:?} was taken: {result:?}") };
         assert_eq!(error.code(), Code::InvalidArgument, "{pattern}: {error}");

@@ -11,7 +11,7 @@ use tempfile::TempDir;
 use tokio::io::AsyncWriteExt;
 use tokio::process::{Child, Command};
 
-use super::artifacts::{component, program, target_dir};
+use super::artifacts::{cache_dir, component, program, scratch};
 
 /// How long one run may take; only a hang gets here.
 const DEADLINE: Duration = Duration::from_secs(60);
@@ -42,9 +42,8 @@ impl Cli {
 
     /// One whose configuration has `more` at its end. Its folders and the Local provider are there already.
     pub fn with_config(more: &str) -> Self {
-        let root = tempfile::Builder::new().prefix("sandgate-cli-").tempdir().unwrap();
-        let cli = Self { root, env: Vec::new() };
-        let (state, cache) = (cli.root().join("state"), target_dir().join("../tmp/sandgate-cache"));
+        let cli = Self { root: scratch(), env: Vec::new() };
+        let (state, cache) = (cli.root().join("state"), cache_dir());
         cli.write_config(&format!(
             "default_provider = \"local\"\n[gateway]\nstate_dir = {state:?}\ncache_dir = {cache:?}\n\
              [providers.local]\ncomponent = \"builtin:local\"\n{more}",

@@ -1,5 +1,6 @@
 //! The machine that the tests run on: its processes, and waiting for what it does.
 
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 /// How long a condition may take to come true on a busy machine.
@@ -25,6 +26,17 @@ pub fn processes() -> Vec<Process> {
             (!command_line.is_empty()).then_some(Process { pid, command_line })
         })
         .collect()
+}
+
+/// A command that nothing else on this machine runs: `sleep` for a while that is not that of any other.
+pub fn unique_sleep() -> String {
+    static COUNT: AtomicU32 = AtomicU32::new(0);
+    format!("sleep 3{:07}{:03}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed))
+}
+
+/// How many processes have this in their command line.
+pub fn running(what: &str) -> usize {
+    processes().iter().filter(|process| process.command_line.contains(what)).count()
 }
 
 /// Waits until a condition holds, and fails with its name if it does not.

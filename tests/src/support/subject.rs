@@ -11,7 +11,7 @@ use sandgate::mounts::VirtualPath;
 use sandgate::{Gateway, Sandbox, Scope};
 use tempfile::TempDir;
 
-use super::artifacts::{component, target_dir};
+use super::artifacts::{cache_dir, component, scratch};
 
 /// How long one case may take; far more than it needs, so that only a hang gets here.
 const DEADLINE: Duration = Duration::from_secs(150);
@@ -87,8 +87,7 @@ impl Kind {
             ..Config::default()
         };
         config.gateway.state_dir = Some(state.join("state"));
-        // One for all tests of a build: each component is compiled once.
-        config.gateway.cache_dir = Some(target_dir().join("../tmp/sandgate-cache"));
+        config.gateway.cache_dir = Some(cache_dir());
         config
     }
 }
@@ -110,7 +109,7 @@ impl Subject {
 
     /// Likewise, with changes to its configuration.
     pub async fn open_with(kind: Kind, change: impl FnOnce(&mut Config)) -> Self {
-        let root = tempfile::Builder::new().prefix("sandgate-test-").tempdir().unwrap();
+        let root = scratch();
         let mut config = kind.config(root.path());
         change(&mut config);
         let name = config.default_provider.clone();
