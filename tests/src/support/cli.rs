@@ -46,7 +46,8 @@ impl Cli {
         let (state, cache) = (cli.root().join("state"), cache_dir());
         cli.write_config(&format!(
             "default_provider = \"local\"\n[gateway]\nstate_dir = {state:?}\ncache_dir = {cache:?}\n\
-             [providers.local]\ncomponent = \"builtin:local\"\n{more}",
+             [providers.local]\ncomponent = \"builtin:local\"\n\
+             grants = {{ process = {{}}, workspace = {{}} }}\n{more}",
         ));
         cli
     }

@@ -96,7 +96,7 @@ fn a_killed_gateway_leaves_nothing_running() {
         let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
         assert_eq!(lines.next_line().await.unwrap().as_deref(), Some("ready"));
         for sleep in [&one, &two, &three] {
-            eventually("it runs", || running(&format!("{sleep}")) > 0).await;
+            eventually("it runs", || running(sleep) > 0).await;
         }
         child.kill().await.unwrap();
         for sleep in [&one, &two, &three] {
@@ -245,15 +245,15 @@ fn wrong_usage_is_exit_code_2() {
 fn a_wrong_configuration_is_exit_code_3_with_line_and_remedy() {
     drive(async {
         for (config, line, parts) in [
-            ("[environment]\nmodes = \"deny-list\"\n", 8, &["modes", "mode"][..]),
+            ("[environment]\nmodes = \"deny-list\"\n", 9, &["modes", "mode"][..]),
             (
-                "[providers.local.grants.process]\nisolation = \"none\"\n",
-                8,
+                "[providers.other]\ncomponent = \"x.wasm\"\n[providers.other.grants.process]\nisolation = \"none\"\n",
+                11,
                 &["allow_unconfined_commands_on_this_host = true"],
             ),
-            ("[engine]\nqueue = -1\n", 8, &["queue"]),
-            ("[[mounts]]\nhost_path = \"/\"\ncontainer_path = \"/mnt/user-data/x\"\n", 9, &["/mnt/user-data"]),
-            ("oops\n", 7, &[]),
+            ("[engine]\nqueue = -1\n", 9, &["queue"]),
+            ("[[mounts]]\nhost_path = \"/\"\ncontainer_path = \"/mnt/user-data/x\"\n", 10, &["/mnt/user-data"]),
+            ("oops\n", 8, &[]),
         ] {
             let cli = Cli::with_config(config);
             for args in [&["config", "check"][..], &["fs", "ls"], &["provider", "list"]] {
