@@ -30,7 +30,7 @@ async fn every_operation(sandbox: &Sandbox, dir: &str, name: &str) {
     assert!(listing.entries.iter().any(|entry| entry.path == full && entry.size == 14), "{name:?}: {listing:?}");
     let options = GlobOptions { skip_ignored: false, ..GlobOptions::default() };
     let found = sandbox.glob(&parent, &format!("/{}", pattern(name)), options).await.unwrap();
-    assert_eq!(found.paths, [full.clone()], "{name:?}");
+    assert_eq!(found.paths, std::slice::from_ref(&full), "{name:?}");
     let matched = GrepMatch { path: full.clone(), line_number: 1, line: "needle 2".into() };
     let options = GrepOptions { skip_ignored: false, ..GrepOptions::default() };
     for at in [&parent, &path] {
