@@ -84,7 +84,10 @@ pub struct ProviderReport {
 impl Gateway {
     /// Starts a gateway: the engine and the folders. Providers are loaded when they are first used; see
     /// [`provider`](Self::provider) to load one now.
+    ///
+    /// A configuration that was made in code is held to the same rules as a file: isolation `none`, for one, needs consent.
     pub async fn open(config: Config) -> Result<Self> {
+        config.check()?;
         let runtime = Runtime::new(engine_options(&config)?)?;
         let layout = Arc::new(Layout::from_config(&config)?);
         let policy = Arc::new(env_policy(&config.environment));
