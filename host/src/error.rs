@@ -185,6 +185,14 @@ impl Error {
         self
     }
 
+    /// Change the texts, for example to take secrets out of them.
+    #[must_use]
+    pub(crate) fn map_text(mut self, change: impl Fn(&str) -> String) -> Self {
+        self.message = change(&self.message);
+        self.hint = self.hint.as_deref().map(change);
+        self
+    }
+
     /// What programs match on.
     pub fn code(&self) -> Code {
         self.code

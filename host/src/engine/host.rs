@@ -186,6 +186,7 @@ impl log::Host for &mut CallState {
                 break;
             }
         }
+        let mut message = self.secrets.redact(&message);
         if message.len() > LOG_LINE {
             let cut = (0..=LOG_LINE).rev().find(|&at| message.is_char_boundary(at)).unwrap_or(0);
             message.truncate(cut);

@@ -1,6 +1,7 @@
 //! A loaded provider: one method for each function that it exports.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures::future::BoxFuture;
 use lru::LruCache;
@@ -23,6 +24,7 @@ use super::streams::{
 use crate::error::{Code, Error, Result};
 use crate::ids::{SandboxId, Scope};
 use crate::mounts::{MountTable, VirtualPath};
+use crate::rewrite::Redactor;
 use crate::values::*;
 
 /// The most bytes of an instance record.
@@ -70,6 +72,41 @@ struct Idle {
     /// even if a call of the old one ended after its end.
     mounts: Arc<MountTable>,
     place: OwnedSemaphorePermit,
+}
+
+/// How long a stream that a guest makes may take, once it has been handed out.
+#[derive(Debug, Clone, Copy)]
+enum Patience {
+    /// Something must move within the call's limit, unless it is the reader who holds things up.
+    Progress,
+    /// The whole of it is due within this time: a command's own timeout, and some for the provider to say so.
+    Until(Duration),
+    /// As long as the reader wants it.
+    Endless,
+}
+
+impl Patience {
+    /// Resolves when it is over.
+    async fn over(self, deadline: &Deadline, reader: &LastWord) {
+        match self {
+            Self::Progress => loop {
+                deadline.expired().await;
+                if !reader.holds_up() {
+                    return;
+                }
+                deadline.touch();
+            },
+            Self::Until(limit) => tokio::time::sleep(limit).await,
+            Self::Endless => std::future::pending().await,
+        }
+    }
+
+    fn limit(self, deadline: &Deadline) -> Duration {
+        match self {
+            Self::Until(limit) => limit,
+            Self::Progress | Self::Endless => deadline.limit(),
+        }
+    }
 }
 
 /// An instance at work. The order of the fields is the order of their end: the place is free when the store is gone.
@@ -244,12 +281,13 @@ impl Provider {
         answer
     }
 
-    /// Goes on running an instance whose guest still makes a stream, until it is done or nobody wants it.
-    fn go_on(&self, blame: Blame, session: Session, tail: Tail) {
+    /// Goes on running an instance whose guest still makes a stream, until it is done, overdue, or nobody wants it.
+    fn go_on(&self, blame: Blame, session: Session, tail: Tail, patience: Patience) {
         tokio::spawn(async move {
             let mut session = session;
             let meter = Arc::clone(&session.store.data().meter);
-            let patience = session.store.data().deadline.limit();
+            let deadline = Arc::clone(&session.store.data().deadline);
+            let due_at_end = deadline.limit();
             let Tail { closed, last_word } = tail;
             let all_closed = async move {
                 // An error is how the other side says that it is closed.
@@ -263,19 +301,22 @@ impl Provider {
                         let _ = other.await;
                     }
                 };
-                let _ = tokio::time::timeout(patience, rest).await;
+                let _ = tokio::time::timeout(due_at_end, rest).await;
             };
             let running = Metered::new(meter, session.store.run_concurrent(async move |_| all_closed.await));
             let ended = tokio::select! {
                 biased;
-                ended = running => ended,
+                ended = running => ended.map_err(|error| Some(error)),
                 () = last_word.abandoned() => return,
+                () = patience.over(&deadline, &last_word) => Err(None),
             };
-            if let Err(error) = ended {
-                let failure = blame.failure(&error, session.store.data());
-                drop(session);
-                last_word.fail(failure).await;
-            }
+            let failure = match ended {
+                Ok(()) => return,
+                Err(Some(error)) => blame.failure(&error, session.store.data()),
+                Err(None) => blame.timeout(patience.limit(&deadline)),
+            };
+            drop(session);
+            last_word.fail(failure).await;
         });
     }
 
@@ -286,6 +327,7 @@ impl Provider {
         session: Session,
         stream: FromGuest<mpsc::Receiver<T>>,
         reusable: bool,
+        patience: Patience,
     ) -> mpsc::Receiver<T>
     where
         T: Send + 'static,
@@ -301,7 +343,7 @@ impl Provider {
             FromGuest::Own(own) => relayed(own),
             FromGuest::Made(made, tail) => (made, tail),
         };
-        self.go_on(blame, session, tail);
+        self.go_on(blame, session, tail, patience);
         made
     }
 
@@ -377,11 +419,20 @@ impl Provider {
         let (blame, instance) = (self.blame("exec"), instance.0.clone());
         // An instance that has seen a secret is not used again.
         let reusable = request.env.is_empty();
+        let patience = match request.timeout {
+            Some(timeout) if !timeout.is_zero() => {
+                Patience::Until(timeout.saturating_add(self.runtime.options().call_timeout))
+            }
+            // A command may be silent for as long as it runs, and how long that is only the provider knows.
+            _ => Patience::Endless,
+        };
+        let secrets = Redactor::new(request.env.values());
         let request = exec_request(request);
         let (answer, session) = self
             .run(&blame, Some(target), move |accessor, exports| {
                 Box::pin(async move {
                     let (stdin, signals) = accessor.with(|mut access| -> wasmtime::Result<_> {
+                        access.get().secrets = secrets;
                         let deadline = Arc::clone(&access.get().deadline);
                         let stdin = stdin
                             .map(|stdin| bytes_to_guest(&mut access, stdin, &deadline).map(|(stream, _)| stream))
@@ -401,7 +452,7 @@ impl Provider {
                 })
             })
             .await?;
-        Ok(self.hand_out(blame, session, answer?, reusable))
+        Ok(self.hand_out(blame, session, answer?, reusable, patience))
     }
 
     /// Reads a file or a part of it.
@@ -446,7 +497,7 @@ impl Provider {
             })
             .await?;
         let (stat, data, done) = answer?;
-        let data = self.hand_out(blame, session, data, true);
+        let data = self.hand_out(blame, session, data, true, Patience::Progress);
         let data = match done {
             Some(done) => checked_end(data, done),
             None => data,

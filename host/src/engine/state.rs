@@ -14,6 +14,7 @@ use crate::capability::workspace::{Limits as WorkspaceLimits, Workspace};
 use crate::error::Error;
 use crate::ids::{ProviderName, SandboxId};
 use crate::mounts::MountTable;
+use crate::rewrite::Redactor;
 
 /// What a provider may use: the operator's grants, made ready.
 #[derive(Debug)]
@@ -52,6 +53,8 @@ pub(super) struct CallState {
     pub(super) log_lines: u32,
     /// Streams that the guest makes for a capability; the instance must be run until they are closed.
     pub(super) open_streams: Vec<oneshot::Receiver<()>>,
+    /// Takes what a command was given out of what the guest logs meanwhile.
+    pub(super) secrets: Redactor,
     wasi: Option<Box<Wasi>>,
 }
 
@@ -65,7 +68,17 @@ impl CallState {
         // An empty context: no files, no sockets, no environment, no arguments, no standard streams.
         let wasi =
             granted.wasi.then(|| Box::new(Wasi { ctx: WasiCtx::builder().build(), table: ResourceTable::new() }));
-        Self { limiter, meter, deadline, granted, target: None, log_lines: LOG_LINES, open_streams: Vec::new(), wasi }
+        Self {
+            limiter,
+            meter,
+            deadline,
+            granted,
+            target: None,
+            log_lines: LOG_LINES,
+            open_streams: Vec::new(),
+            secrets: Redactor::default(),
+            wasi,
+        }
     }
 
     /// Ready for another call of the same sandbox.

@@ -257,6 +257,14 @@ impl LastWord {
         }
     }
 
+    /// Whether the reader has not taken what is there.
+    pub(super) fn holds_up(&self) -> bool {
+        match self {
+            Self::Bytes(sender) => sender.capacity() == 0,
+            Self::Events(sender) => sender.capacity() == 0,
+        }
+    }
+
     /// Ends the stream with an error; a reader that has gone away doesn't hear it.
     pub(super) async fn fail(self, error: Error) {
         match self {

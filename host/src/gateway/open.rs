@@ -192,18 +192,36 @@ impl Gateway {
         let instance = self.find_or_create(&provider, &target, scope).await?;
         let written = (!namespaces).then(Written::new);
         let entry = Entry { scope: scope.clone(), target, instance, provider: Arc::clone(&provider), written };
-        let (entry, made_room) = match slot.table.add(entry) {
-            Ok(added) => added,
-            Err((error, entry)) => {
+        Ok(Sandbox::new(self.admit(name, slot, entry).await?))
+    }
+
+    /// Takes a sandbox into the house, and ends the least recently used ones that nobody uses to make room for it.
+    async fn admit(&self, name: &ProviderName, slot: &Slot, mut entry: Entry) -> Result<Arc<Entry>> {
+        loop {
+            entry = match slot.table.add(entry) {
+                Ok(entry) => return Ok(entry),
+                Err(entry) => entry,
+            };
+            if !self.make_room(slot).await {
                 end(&entry).await;
-                return Err(error);
+                return Err(slot.table.full(name));
             }
-        };
-        for entry in made_room {
-            tracing::debug!(sandbox = %entry.target.sandbox, "ended to make room");
-            end(&entry).await;
         }
-        Ok(Sandbox::new(entry))
+    }
+
+    /// Ends one sandbox that nobody uses. Its turn is held from before it leaves the table until it has ended, so that
+    /// whoever asks for it in the meantime waits, and gets a new one.
+    async fn make_room(&self, slot: &Slot) -> bool {
+        for id in slot.table.idle(CANDIDATES) {
+            let turn = slot.turn(&id);
+            let Ok(_turn) = turn.try_lock() else { continue };
+            if let Some(entry) = slot.table.take_idle(&id) {
+                tracing::debug!(sandbox = %id, "ended to make room");
+                end(&entry).await;
+                return true;
+            }
+        }
+        false
     }
 
     /// Makes a sandbox's directories and says where they are.
@@ -236,9 +254,9 @@ impl Gateway {
         provider.create(target, scope, deployment).await
     }
 
-    /// A sandbox that is lent or parked here; looks into memory only.
-    pub fn get(&self, id: &SandboxId) -> Option<Sandbox> {
-        self.providers.values().find_map(|slot| slot.table.get(id)).map(Sandbox::new)
+    /// A provider's sandbox that is lent or parked here; looks into memory only.
+    pub fn get(&self, provider: &ProviderName, id: &SandboxId) -> Option<Sandbox> {
+        self.providers.get(provider)?.table.get(id).map(Sandbox::new)
     }
 
     /// The sandboxes that are lent or parked here.
@@ -252,18 +270,20 @@ impl Gateway {
         drop(sandbox);
     }
 
-    /// Ends a sandbox: its processes and what its backend has of it. Files in mounts stay.
-    pub async fn destroy(&self, id: &SandboxId) -> Result<()> {
-        let found = self.providers.values().find_map(|slot| slot.table.get(id).map(|entry| (slot, entry)));
-        let Some((slot, entry)) = found else {
-            return Err(Error::not_found(format!("there is no sandbox {id} here")));
-        };
+    /// Ends a provider's sandbox, also one that is in use: its processes and what its backend has of it. Files in mounts
+    /// stay. One that can't be ended stays known, so that it can be tried again.
+    pub async fn destroy(&self, provider: &ProviderName, id: &SandboxId) -> Result<()> {
+        let (slot, _) = self.slot(provider)?;
         let turn = slot.turn(id);
         let _turn = turn.lock().await;
-        // One that could not be ended stays, so that it can be tried again.
-        entry.provider.destroy(&entry.target, &entry.instance).await?;
-        slot.table.remove(id);
-        Ok(())
+        let Some(entry) = slot.table.take(id) else {
+            return Err(Error::not_found(format!("provider {provider} has no sandbox {id} here")));
+        };
+        let destroyed = entry.provider.destroy(&entry.target, &entry.instance).await;
+        if destroyed.is_err() {
+            slot.table.put_back(entry);
+        }
+        destroyed
     }
 
     /// Ends every sandbox that lives in this process. Dropping the gateway ends its processes too, without asking the providers.
@@ -274,6 +294,9 @@ impl Gateway {
         futures::stream::iter(entries).for_each_concurrent(at_once, |entry| async move { end(&entry).await }).await;
     }
 }
+
+/// How many idle sandboxes are tried when room is needed: some may be taken again just then.
+const CANDIDATES: usize = 16;
 
 /// Ends a sandbox that nobody asks for any more.
 async fn end(entry: &Entry) {

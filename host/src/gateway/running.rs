@@ -80,7 +80,10 @@ impl Running {
 
     fn end(&mut self, last: Event) {
         self.flush();
-        self.ready.push_back(last);
+        self.ready.push_back(match last {
+            Event::Failed(error) => Event::Failed(error.map_text(|text| self.stderr.redact(text))),
+            last => last,
+        });
         self.ended = true;
         self.events.close();
     }

@@ -58,7 +58,7 @@ impl Sandbox {
         &self.entry.target
     }
 
-    /// Starts a command. Values of `request.env` that are 8 bytes or longer come out of its output as `[redacted]`.
+    /// Starts a command. In its output and in errors, values of `request.env` that are 8 bytes or longer come out as `[redacted]`.
     pub async fn exec(&self, request: ExecRequest) -> Result<Running> {
         self.exec_with(request, ExecInput::default()).await
     }
@@ -72,7 +72,9 @@ impl Sandbox {
         let redactor = Redactor::new(request.env.values().map(String::as_str));
         let ExecInput { stdin, signals } = input;
         let entry = &self.entry;
-        let events = entry.provider.exec(self.target(), &entry.instance, &request, stdin, signals).await?;
+        let events = entry.provider.exec(self.target(), &entry.instance, &request, stdin, signals).await;
+        // What a provider says of a failure may repeat what it was given.
+        let events = events.map_err(|error| error.map_text(|text| redactor.redact(text)))?;
         Ok(Running::new(events, redactor, Arc::clone(entry)))
     }
 
@@ -115,18 +117,22 @@ impl Sandbox {
         Ok(bytes.freeze())
     }
 
-    /// Writes a stream into a file, making its parents; returns the number of bytes. If the stream breaks off,
+    /// Writes a stream into a file, making its parents; returns the number of bytes that the file took (of text that was
+    /// translated, that is not the number given). If the stream breaks off,
     /// [`WriteMode::Replace`] and [`WriteMode::CreateNew`] leave things as they were.
     pub async fn write_file(&self, path: &VirtualPath, data: ByteStream, options: WriteOptions) -> Result<u64> {
-        let data = match &self.entry.written {
-            Some(written) if options.text => written.translate(&self.target().mounts, path, data),
-            Some(written) => {
-                written.forget(path);
-                data
-            }
-            None => data,
+        let entry = &self.entry;
+        let data = match &entry.written {
+            Some(written) if options.text => written.translate(&self.target().mounts, data),
+            _ => data,
         };
-        self.entry.provider.write_file(self.target(), &self.entry.instance, path, data, options).await
+        let count = entry.provider.write_file(self.target(), &entry.instance, path, data, options).await?;
+        match &entry.written {
+            Some(written) if options.text => written.remember(path),
+            Some(written) if options.mode != WriteMode::Append => written.forget(path),
+            _ => {}
+        }
+        Ok(count)
     }
 
     /// Writes bytes into a file; see [`write_file`](Self::write_file).
@@ -162,12 +168,19 @@ impl Sandbox {
         let most = options.max_results;
         let mut found = self.entry.provider.grep(self.target(), &self.entry.instance, path, pattern, options).await?;
         found.truncated |= cut(&mut found.matches, most);
+        if let Some(written) = &self.entry.written {
+            written.lines_back(self.target(), &mut found.matches);
+        }
         Ok(found)
     }
 
     /// Removes a file, a link or an empty directory; with `recursive` a whole one.
     pub async fn remove(&self, path: &VirtualPath, recursive: bool) -> Result<()> {
-        self.entry.provider.remove(self.target(), &self.entry.instance, path, recursive).await
+        self.entry.provider.remove(self.target(), &self.entry.instance, path, recursive).await?;
+        if let Some(written) = &self.entry.written {
+            written.forget(path);
+        }
+        Ok(())
     }
 
     /// Makes a directory and its parents.

@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 use super::translate::Written;
 use crate::engine::{InstanceRecord, Provider, Target};
 use crate::error::{Code, Error};
-use crate::ids::{SandboxId, Scope};
+use crate::ids::{ProviderName, SandboxId, Scope};
 
 /// One sandbox. Whoever holds it besides the table has it in use.
 #[derive(Debug)]
@@ -43,31 +43,46 @@ impl Table {
         self.entries.lock().get(id).map(Arc::clone)
     }
 
-    /// Adds one; returns it, and those that made room. If all are in use, it is given back.
-    pub(super) fn add(&self, entry: Entry) -> Result<(Arc<Entry>, Vec<Arc<Entry>>), (Error, Entry)> {
-        let id = entry.target.sandbox.clone();
+    /// Adds one; if the house is full, it is given back.
+    pub(super) fn add(&self, entry: Entry) -> Result<Arc<Entry>, Entry> {
         let mut entries = self.entries.lock();
-        let mut out = Vec::new();
-        while entries.len() >= self.limit {
-            let oldest = entries.iter().rev().find(|(_, entry)| Arc::strong_count(entry) == 1);
-            let Some(oldest) = oldest.map(|(id, _)| id.clone()) else {
-                let provider = &entry.provider.granted().provider;
-                let message = format!("all {} sandboxes of provider {provider} are in use", self.limit);
-                let error = Error::new(Code::Capacity, message)
-                    .hint("wait until one is released, or raise max_sandboxes of the provider")
-                    .retry_after_ms(RETRY_AFTER_MS);
-                return Err((error, entry));
-            };
-            out.extend(entries.pop(&oldest));
+        if entries.len() >= self.limit {
+            return Err(entry);
         }
         let entry = Arc::new(entry);
-        entries.put(id, Arc::clone(&entry));
-        Ok((entry, out))
+        entries.put(entry.target.sandbox.clone(), Arc::clone(&entry));
+        Ok(entry)
     }
 
-    /// Takes one out.
-    pub(super) fn remove(&self, id: &SandboxId) -> Option<Arc<Entry>> {
+    /// The sandboxes that nobody uses, the least recently used first; at most `most`.
+    pub(super) fn idle(&self, most: usize) -> Vec<SandboxId> {
+        let entries = self.entries.lock();
+        let idle = entries.iter().rev().filter(|(_, entry)| Arc::strong_count(entry) == 1);
+        idle.take(most).map(|(id, _)| id.clone()).collect()
+    }
+
+    /// Takes one out, unless somebody uses it (again).
+    pub(super) fn take_idle(&self, id: &SandboxId) -> Option<Arc<Entry>> {
+        let mut entries = self.entries.lock();
+        let idle = entries.peek(id).is_some_and(|entry| Arc::strong_count(entry) == 1);
+        if idle { entries.pop(id) } else { None }
+    }
+
+    /// Takes one out, whoever uses it.
+    pub(super) fn take(&self, id: &SandboxId) -> Option<Arc<Entry>> {
         self.entries.lock().pop(id)
+    }
+
+    /// Puts back one that could not be ended, so that it can be tried again.
+    pub(super) fn put_back(&self, entry: Arc<Entry>) {
+        self.entries.lock().put(entry.target.sandbox.clone(), entry);
+    }
+
+    /// The error of a full house.
+    pub(super) fn full(&self, provider: &ProviderName) -> Error {
+        Error::new(Code::Capacity, format!("all {} sandboxes of provider {provider} are in use", self.limit))
+            .hint("wait until one is released, or raise max_sandboxes of the provider")
+            .retry_after_ms(RETRY_AFTER_MS)
     }
 
     /// Takes all out.

@@ -1,20 +1,19 @@
 //! Files that an agent writes where its commands see the host's own file system (isolation `none`): virtual paths in them
 //! become host paths, and become virtual ones again when the same agent reads them back.
 
-use std::num::NonZeroUsize;
-
 use bytes::Bytes;
 use lru::LruCache;
 use parking_lot::Mutex;
 use tokio::sync::mpsc;
 
+use crate::engine::Target;
 use crate::mounts::{MountTable, VirtualPath};
 use crate::rewrite::{TranslatedStream, Translator};
-use crate::values::{ByteStream, STREAM_DEPTH};
+use crate::values::{ByteStream, GrepMatch, STREAM_DEPTH};
 
 /// How many files are remembered as written by the agent. More are scripts of days; those that were written least recently are
 /// read as they lie on the disk.
-const REMEMBERED: NonZeroUsize = NonZeroUsize::new(4_096).expect("it is not zero");
+const REMEMBERED: usize = 4_096;
 
 /// What one sandbox's agent wrote as text.
 #[derive(Debug)]
@@ -22,18 +21,38 @@ pub(super) struct Written(Mutex<LruCache<VirtualPath, ()>>);
 
 impl Written {
     pub(super) fn new() -> Self {
-        Self(Mutex::new(LruCache::new(REMEMBERED)))
+        // Unbounded, since it is bounded here: a bounded one takes all its memory at once, for every idle sandbox.
+        Self(Mutex::new(LruCache::unbounded()))
     }
 
-    /// Remembers a file, and translates what goes into it.
-    pub(super) fn translate(&self, mounts: &MountTable, path: &VirtualPath, data: ByteStream) -> ByteStream {
-        self.0.lock().put(path.clone(), ());
+    /// Translates what goes into a file.
+    pub(super) fn translate(&self, mounts: &MountTable, data: ByteStream) -> ByteStream {
         translated(data, Translator::new(mounts).forward_stream())
     }
 
-    /// A file that was replaced by exact bytes is no longer the agent's text.
+    /// Remembers a file that was written as text.
+    pub(super) fn remember(&self, path: &VirtualPath) {
+        let mut paths = self.0.lock();
+        paths.put(path.clone(), ());
+        if paths.len() > REMEMBERED {
+            paths.pop_lru();
+        }
+    }
+
+    /// A file that was removed, or replaced by exact bytes, is no longer the agent's text.
     pub(super) fn forget(&self, path: &VirtualPath) {
         self.0.lock().pop(path);
+    }
+
+    /// Translates back the lines that a search found in files that the agent wrote.
+    pub(super) fn lines_back(&self, target: &Target, found: &mut [GrepMatch]) {
+        let translator = Translator::new(&target.mounts);
+        let mut paths = self.0.lock();
+        for found in found {
+            if VirtualPath::new(&found.path).is_ok_and(|path| paths.get(&path).is_some()) {
+                found.line = translator.reverse(&found.line);
+            }
+        }
     }
 
     /// Translates back what comes out of a file that the agent wrote.
@@ -88,7 +107,8 @@ mod tests {
         let (script, upload) = (at.join("run.sh").unwrap(), at.join("upload.txt").unwrap());
         let written = Written::new();
         let text = "cat /mnt/user-data/a /mnt/user-data-old/b";
-        let there = all(written.translate(&mounts, &script, byte_stream(text))).await;
+        let there = all(written.translate(&mounts, byte_stream(text))).await;
+        written.remember(&script);
         assert_eq!(there, "cat /srv/x/a /mnt/user-data-old/b");
         let back = |path| written.translate_back(&mounts, path, byte_stream(there.clone()));
         assert_eq!(all(back(&script)).await, text);

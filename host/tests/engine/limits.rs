@@ -139,15 +139,20 @@ impl Write for Lines {
     }
 }
 
-#[tokio::test]
-async fn a_flood_of_log_lines_is_cut_and_says_so() {
+/// What is logged on this thread meanwhile.
+pub(crate) async fn captured(work: impl Future<Output = ()>) -> String {
     let lines = Lines::default();
     let writer = lines.clone();
     let subscriber = tracing_subscriber::fmt().with_ansi(false).with_writer(move || writer.clone()).finish();
     let _guard = tracing::subscriber::set_default(subscriber);
+    work.await;
+    String::from_utf8(lines.0.lock().unwrap().clone()).unwrap()
+}
+
+#[tokio::test]
+async fn a_flood_of_log_lines_is_cut_and_says_so() {
     let bench = Bench::hostile(options()).await;
-    bench.exec("log").await.unwrap_err();
-    let text = String::from_utf8(lines.0.lock().unwrap().clone()).unwrap();
+    let text = captured(async { drop(bench.exec("log").await.unwrap_err()) }).await;
     let lines: Vec<&str> = text.lines().filter(|line| line.contains("sandgate::guest")).collect();
     assert_eq!(lines.len(), 1_000);
     assert!(lines[0].contains("line 0") && lines[0].contains("bad"), "{}", lines[0]);

@@ -95,7 +95,8 @@ async fn ten_thousand_sandboxes() {
     config.providers[0].max_sandboxes = 20_000;
     let gateway = Gateway::open(config).await.unwrap();
     let unknown = scope(COUNT).readable_id("bad");
-    assert!(gateway.get(&unknown).is_none());
+    let name = gateway.config().default_provider.clone();
+    assert!(gateway.get(&name, &unknown).is_none());
     // What is there once, whatever the number: instances that are kept, threads, the allocator's own.
     for number in 0..100 {
         gateway.acquire(&scope(number)).await.unwrap();
@@ -107,13 +108,13 @@ async fn ten_thousand_sandboxes() {
     let each = resident().saturating_sub(before) / (COUNT - 100);
     assert!(each <= 16 << 10, "{each} bytes each");
     assert_eq!(gateway.list().len(), COUNT);
-    assert!(gateway.get(&unknown).is_none());
+    assert!(gateway.get(&name, &unknown).is_none());
     for number in [0, COUNT / 2, COUNT - 1] {
         let sandbox = gateway.acquire(&scope(number)).await.unwrap();
         let request = ExecRequest { command: format!("echo {number}"), ..ExecRequest::default() };
         let output = sandbox.exec(request).await.unwrap().output(1 << 20).await;
         assert_eq!(output.stdout, format!("{number}\n"));
-        assert!(gateway.get(sandbox.id()).is_some());
+        assert!(gateway.get(&name, sandbox.id()).is_some());
     }
     gateway.shutdown().await;
     assert!(gateway.list().is_empty());

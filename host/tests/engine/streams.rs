@@ -161,3 +161,80 @@ async fn a_file_that_never_comes_is_let_go_with_its_reader() {
     drop(content);
     tokio::time::timeout(PATIENCE, bench.still_works()).await.expect("its place is lost");
 }
+
+#[tokio::test]
+async fn a_stream_that_a_guest_never_ends_is_overdue() {
+    let patience = Duration::from_millis(300);
+    let bench = Bench::hostile(EngineOptions { max_instances: 1, call_timeout: patience, ..options() }).await;
+    let (bytes, error) = read(&bench, "hanging").await;
+    assert_eq!((&bytes[..], error.unwrap().code()), (&b"half"[..], Code::Timeout));
+    bench.still_works().await;
+    // A command may be silent for its own timeout, and its provider a little longer.
+    let request =
+        ExecRequest { command: "silent".into(), timeout: Some(Duration::from_millis(100)), ..ExecRequest::default() };
+    let record = InstanceRecord::default();
+    let events = bench.provider.exec(&bench.room.target, &record, &request, None, None).await.unwrap();
+    let events = drain(events).await;
+    assert!(matches!(&events[..], [Event::Failed(error)] if error.code() == Code::Timeout), "{events:?}");
+    bench.still_works().await;
+}
+
+#[tokio::test]
+async fn a_slow_reader_is_not_an_overdue_guest() {
+    let bench = Bench::hostile(EngineOptions { call_timeout: Duration::from_millis(50), ..options() }).await;
+    let path = VirtualPath::new("/mnt/user-data/workspace/large").unwrap();
+    let record = InstanceRecord::default();
+    let mut content = bench.provider.read_file(&bench.room.target, &record, &path, ReadRange::All).await.unwrap();
+    let mut size = content.data.recv().await.unwrap().unwrap().len();
+    // Nothing is taken for several times the limit.
+    let begun = std::time::Instant::now();
+    while begun.elapsed() < Duration::from_millis(250) {
+        bench.still_works().await;
+    }
+    while let Some(piece) = content.data.recv().await {
+        size += piece.unwrap().len();
+    }
+    assert_eq!(size, 4 << 20);
+}
+
+/// Local hands its streams through, so that what passes is far more than its memory could ever see.
+#[tokio::test(flavor = "multi_thread")]
+async fn output_and_files_do_not_pass_through_a_guest_that_hands_them_through() {
+    const SIZE: usize = 256 << 20;
+    // A guest that touched a byte of it would use CPU time for each, and there is next to none. One place also shows that
+    // no instance is there while the command runs.
+    let options = EngineOptions { max_instances: 1, cpu_limit: Duration::from_millis(40), ..options() };
+    let bench = Bench::new(options, local(), "{}").await;
+    let mut events = bench.exec(&format!("head -c {SIZE} /dev/zero; echo -n done >&2")).await.unwrap();
+    let record = InstanceRecord::default();
+    let path = VirtualPath::new("/mnt/user-data/workspace").unwrap();
+    let stat = bench.provider.stat(&bench.room.target, &record, &path);
+    tokio::time::timeout(PATIENCE, stat).await.expect("the running command holds the only place").unwrap();
+    let mut size = 0;
+    while let Some(event) = tokio::time::timeout(PATIENCE, events.recv()).await.unwrap() {
+        match event {
+            Event::Stdout(bytes) => size += bytes.len(),
+            Event::Exited(status) => assert_eq!(status.code, 0),
+            Event::Stderr(_) => {}
+            other => panic!("{other:?}"),
+        }
+    }
+    assert_eq!(size, SIZE);
+}
+
+#[tokio::test]
+async fn a_secret_is_in_no_error_and_no_line_of_a_guest() {
+    let bench = Bench::hostile(options()).await;
+    let secret = "hunter2-and-more";
+    let request = ExecRequest {
+        command: "tell".into(),
+        env: [("TOKEN".to_owned(), secret.to_owned())].into(),
+        ..ExecRequest::default()
+    };
+    let lines = crate::limits::captured(async {
+        let record = InstanceRecord::default();
+        bench.provider.exec(&bench.room.target, &record, &request, None, None).await.unwrap_err();
+    })
+    .await;
+    assert!(lines.contains("was given [redacted]") && !lines.contains(secret), "{lines}");
+}

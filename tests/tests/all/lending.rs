@@ -16,7 +16,7 @@ fn a_released_sandbox_is_taken_again_with_its_processes() {
         let sandbox = subject.sandbox().await;
         let sleep = unique_sleep();
         sh(&sandbox, &format!("echo kept > f; {sleep} > /dev/null 2>&1 & echo started")).await;
-        let id = sandbox.id().clone();
+        let (local, id) = (ProviderName::local(), sandbox.id().clone());
         subject.gateway().release(sandbox);
         assert!(running(&sleep) > 0, "released, not ended");
         let again = subject.sandbox().await;
@@ -24,10 +24,10 @@ fn a_released_sandbox_is_taken_again_with_its_processes() {
         assert_eq!(sh(&again, "cat f").await, "kept\n");
         assert!(running(&sleep) > 0);
         assert_eq!(subject.gateway().list().len(), 1);
-        subject.gateway().destroy(&id).await.unwrap();
+        subject.gateway().destroy(&local, &id).await.unwrap();
         eventually("a background process ends with its sandbox", || running(&sleep) == 0).await;
-        assert_eq!(failure(subject.gateway().destroy(&id).await).code(), Code::NotFound);
-        assert!(subject.gateway().get(&id).is_none());
+        assert_eq!(failure(subject.gateway().destroy(&local, &id).await).code(), Code::NotFound);
+        assert!(subject.gateway().get(&local, &id).is_none());
     });
 }
 
@@ -82,7 +82,9 @@ fn those_used_least_recently_make_room_and_those_in_use_stay() {
         // The other one makes room, although it was used later.
         gateway.release(two);
         let three = gateway.acquire(&scope("t3")).await.unwrap();
-        assert!(gateway.get(&id1).is_some() && gateway.get(&id2).is_none());
+        assert!(
+            gateway.get(&ProviderName::local(), &id1).is_some() && gateway.get(&ProviderName::local(), &id2).is_none()
+        );
         eventually("what ran in it ends", || running(&sleep) == 0).await;
         drop(run);
         gateway.release(three);

@@ -55,3 +55,36 @@ fn paths_are_translated_both_ways() {
         subject.gateway().shutdown().await;
     });
 }
+
+#[test]
+fn text_that_an_agent_writes_is_translated_and_comes_back_as_written() {
+    use sandgate::Code;
+    use sandgate::values::{GrepOptions, ReadRange, WriteMode, WriteOptions};
+    drive(async {
+        let subject = Subject::open(Kind::LocalUnconfined).await;
+        let sandbox = subject.sandbox().await;
+        let as_text = |mode| WriteOptions { mode, text: true };
+        let exact = WriteOptions::default();
+        let read = async |name: &str| {
+            let bytes = sandbox.read(&sandbox.path(name).unwrap(), ReadRange::All, 1 << 20).await.unwrap();
+            String::from_utf8(bytes.to_vec()).unwrap()
+        };
+        let script = "cat /mnt/user-data/uploads/in # not /mnt/user-data-old\n";
+        let run_sh = sandbox.path("run.sh").unwrap();
+        sandbox.write(&sandbox.path("/mnt/user-data/uploads/in").unwrap(), "found\n", exact).await.unwrap();
+        sandbox.write(&run_sh, script, as_text(WriteMode::Replace)).await.unwrap();
+        assert_eq!(sh(&sandbox, "sh run.sh").await, "found\n", "the script works where it runs");
+        assert_eq!(read("run.sh").await, script);
+        // What was not written as text stays as it is, and a refused write changes nothing of that.
+        let upload = sandbox.path("upload").unwrap();
+        let host = subject.root().to_str().unwrap().to_owned();
+        sandbox.write(&upload, host.clone(), exact).await.unwrap();
+        let refused = sandbox.write(&upload, script, as_text(WriteMode::CreateNew)).await.unwrap_err();
+        assert_eq!(refused.code(), Code::AlreadyExists);
+        assert_eq!(read("upload").await, host);
+        // A search shows the agent's own text in its own words.
+        let found = sandbox.grep(&run_sh, "uploads", GrepOptions::default()).await.unwrap();
+        assert_eq!(found.matches[0].line, script.trim_end());
+        subject.gateway().shutdown().await;
+    });
+}

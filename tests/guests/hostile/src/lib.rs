@@ -165,6 +165,12 @@ impl Sandbox for Hostile {
                 writer.write_one(Event::Stdout(count.to_string().into_bytes())).await;
                 writer.write_one(Event::Exited(ExitStatus::from_code(0))).await;
             }),
+            "tell" => {
+                let told =
+                    format!("was given {}", request.env.iter().map(|(_, value)| value.as_str()).collect::<String>());
+                sandgate_guest::log::log(sandgate_guest::log::Level::Warn, &told, &[]);
+                return Err(Error::Other(told));
+            }
             "silent" => Box::pin(async move {
                 wait().await;
                 drop(writer);
@@ -195,8 +201,9 @@ impl Sandbox for Hostile {
         let failing = path.ends_with("broken");
         let silent = path.ends_with("silent");
         let hanging = path.ends_with("hanging");
+        let half = if path.ends_with("large") { vec![b'x'; 4 << 20] } else { b"half".to_vec() };
         wit_bindgen::rt::async_support::spawn_local(async move {
-            writer.write_all(b"half".to_vec()).await;
+            writer.write_all(half).await;
             if hanging {
                 wait().await;
             }
