@@ -5,6 +5,8 @@
 pub mod error;
 pub mod ids;
 pub mod mounts;
+pub mod ownership;
+pub mod runtime;
 pub mod values;
 
 pub use error::{Code, Error, Result};
