@@ -4,6 +4,7 @@
 
 pub mod error;
 pub mod ids;
+pub mod lifecycle;
 pub mod mounts;
 pub mod ownership;
 pub mod runtime;

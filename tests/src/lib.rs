@@ -1,1 +1,3 @@
 //! Shared helpers of the cross-cutting tests.
+
+pub mod simulation;

@@ -22,7 +22,7 @@ use crate::error::{Code, Error, Result};
 pub const OPERATION_TIMEOUT: Duration = Duration::from_secs(5);
 
 enum Connector {
-    Server(Client),
+    Server(Box<Client>),
     Sentinel(Box<Mutex<SentinelClient>>),
     Cluster(Box<ClusterClient>),
 }
@@ -180,7 +180,7 @@ impl RedisConnection {
                 Some(certificates) => Client::build_with_tls(url, certificates),
                 None => Client::open(url),
             };
-            Connector::Server(client.map_err(fail)?)
+            Connector::Server(Box::new(client.map_err(fail)?))
         };
         Ok(Arc::new(Self { connector, shown, cached: Mutex::default() }))
     }
