@@ -190,15 +190,16 @@ impl Inner {
         match self.store.owner(id).await {
             Ok(None) => {
                 let ttl = self.settings.lease.ttl();
-                let unowned = seen(&mut self.sightings.lock().unowned, id.clone(), self.runtime.now(), ttl);
+                // A missed look or two could have missed an owner.
+                let gap = self.settings.check_interval * 2;
+                let unowned = seen(&mut self.sightings.lock().unowned, id.clone(), self.runtime.now(), gap);
                 unowned >= ttl || !self.guards.hold(Guard::AdoptionGrace)
             }
-            Ok(Some(_)) => {
-                // A live owner published it again: the grace begins anew when that one is gone.
+            // A live owner published it again, or may have: the grace begins anew when that one is gone.
+            Ok(Some(_)) | Err(_) => {
                 self.sightings.lock().unowned.remove(id);
                 false
             }
-            Err(_) => false,
         }
     }
 

@@ -111,7 +111,8 @@ impl Inner {
             return Ok(Stopped::Yes);
         }
         let claimed = match force {
-            Force::Idle(_) | Force::Parked | Force::Ours => self.claim_what_is_ours(slot, tenancy.doomed).await,
+            Force::Idle(_) | Force::Parked => self.claim_what_is_ours(slot, !tenancy.doomed).await,
+            Force::Ours => self.claim_what_is_ours(slot, false).await,
             Force::Always | Force::UnlessRunning => self.claim_for_stop(&slot.id).await,
         };
         if !matches!(claimed, Ok(true)) {
@@ -152,22 +153,28 @@ impl Inner {
     /// lock. Where a peer owns it, or nobody can say, what is left is left to the next reconciliation.
     pub(super) async fn drop_dead(self: &Arc<Self>, slot: &Arc<Slot>) {
         tracing::warn!(provider = %self.provider, sandbox = %slot.id, "it is dead; dropping it");
-        match self.teardown(slot, Force::Always).await {
+        match self.teardown(slot, Force::Ours).await {
             Ok(Stopped::Yes | Stopped::NotHere) => {}
-            Ok(Stopped::Refused | Stopped::InUse) => self.forget(slot, "it is dead, and a peer's to remove"),
-            Err(error) => self.forget(slot, error.message()),
+            Ok(Stopped::Refused | Stopped::InUse) => self.forget(slot, "it is dead, and not ours to remove"),
+            Err(error) => {
+                self.forget(slot, error.message());
+                // What is left of it is free for whoever finds it.
+                if let Err(error) = self.store.release(&slot.id).await {
+                    tracing::warn!(provider = %self.provider, sandbox = %slot.id, %error, "its lease stays until it lapses");
+                }
+            }
         }
     }
 
     /// Claims the right to stop what nobody asked us to stop. An absent lease is no licence here either: after the store lost
-    /// everything, a peer that just took the sandbox from us is as invisible as one that died. The lease is claimed
-    /// back, and the sandbox counts as fresh.
-    async fn claim_what_is_ours(&self, slot: &Slot, doomed: bool) -> Result<bool> {
+    /// everything, a peer that just took the sandbox from us is as invisible as one that died. The lease may be claimed
+    /// back (`back`); then the sandbox counts as fresh.
+    async fn claim_what_is_ours(&self, slot: &Slot, back: bool) -> Result<bool> {
         let renewed = self.store.renew(std::slice::from_ref(&slot.id)).await?;
         match renewed.first() {
             Some(Renewal::Renewed) => self.claim_for_stop(&slot.id).await,
             Some(Renewal::Lapsed) if self.guards.hold(Guard::DestroyClaim) => {
-                if !doomed && self.store.claim(&slot.id, Purpose::Keep).await? {
+                if back && self.store.claim(&slot.id, Purpose::Keep).await? {
                     slot.state.lock().last_used = self.runtime.now();
                 }
                 Ok(false)

@@ -164,7 +164,7 @@ impl Backend for SimBackend {
                 world.note(now, || format!("gateway life {} stops {machine} of {}", self.life, instance.id));
                 let long = world.faults && world.random.permille(200);
                 let time = if long { TTL * 2 + world.random.millis(0, 20_000) } else { world.random.millis(50, 3000) };
-                let fails = world.faults && world.random.permille(40);
+                let fails = world.faults && world.random.permille(80);
                 (Stopping { world: self.world.clone(), number, machine }, time, fails)
             });
             if fails {

@@ -39,12 +39,14 @@ pub(crate) fn start_with_clients(world: &Shared, fleet: &Fleet, gateway: usize) 
 
 /// Lets things go wrong until the day is over.
 pub(crate) async fn reign(world: Shared, fleet: Fleet, crashes: bool) {
+    // Some days are quieter, so that trouble does not always excuse what goes wrong.
+    let haste = world.with(|world, _| 1 + world.random.below(4) as u64);
     let mut lives: Vec<Option<usize>> = Vec::new();
     for gateway in 0..fleet.gateways {
         lives.push(start_with_clients(&world, &fleet, gateway));
     }
     loop {
-        let time = world.with(|world, _| world.random.millis(500, 14_000));
+        let time = world.with(|world, _| world.random.millis(500, 12_000 * haste));
         world.sleep(time).await;
         if !world.with(|world, _| world.chaos) {
             return;

@@ -9,7 +9,8 @@ use sandgate::error::{Code, Error, Result};
 use sandgate::ids::SandboxId;
 use sandgate::ownership::{Lease, LeaseState, OwnerId, Purpose, Renewal, Store};
 
-use super::world::{Grant, Shared, TTL, World};
+use super::gateway::pause;
+use super::world::{CHECK, Grant, Shared, TTL, World};
 
 /// How long a gateway waits for an answer.
 const TIMEOUT: Duration = Duration::from_secs(5);
@@ -39,9 +40,9 @@ impl SimStore {
                 }
                 let cut_off = remote && world.lives[life].cut_off_until > now;
                 let faults = remote && world.faults;
-                let slow = faults && world.random.permille(30);
-                // Slow ones are answered too late; what they do, they do all the same, up to a second after that.
-                let there = if slow { world.random.millis(2000, 6000) } else { world.random.millis(1, 60) };
+                let slow = faults && world.random.permille(50);
+                // The slowest are given up before they arrive; what they do, they do all the same.
+                let there = if slow { world.random.millis(2000, 9000) } else { world.random.millis(1, 60) };
                 let never = cut_off || (faults && world.random.permille(12));
                 let deaf = faults && world.random.permille(8);
                 let back = if deaf { TIMEOUT * 2 } else { world.random.millis(1, 60) };
@@ -59,6 +60,7 @@ impl SimStore {
                         }
                         (!lost).then(|| operation(world, now))
                     });
+                    stand_still(&world, life);
                     if let Some(result) = result {
                         world.sleep(back).await;
                         let _ = sender.send(result);
@@ -84,6 +86,19 @@ impl SimStore {
             })
         }
         .boxed()
+    }
+}
+
+/// Now and then the sender is stopped at the worst moment: its request has taken effect, and it does not know yet.
+fn stand_still(world: &Shared, life: usize) {
+    let time = world.with(|world, _| {
+        let now = world.chaos && world.lives[life].alive && world.random.permille(2);
+        now.then(|| world.random.millis(20_000, 70_000))
+    });
+    if let Some(time) = time.filter(|_| !world.executor.is_paused(life)) {
+        let then = world.clone();
+        world.executor.set_paused(life, true);
+        world.executor.spawn(None, async move { pause(&then, life, time).await }.boxed());
     }
 }
 
@@ -171,6 +186,12 @@ fn adopted(world: &mut World, life: usize, id: &SandboxId, now: Duration) {
         let lifecycle = world.lives[life].lifecycle.as_ref();
         lifecycle.is_some_and(|lifecycle| lifecycle.list().iter().any(|status| status.id == *id && !status.doomed))
     };
+    // Who was granted it just before the wipe may not have been seen by anybody.
+    let settled = wipe.saturating_sub(CHECK * 3);
+    let fresh = world.grants.get(id).and_then(|grants| grants.last()).is_none_or(|grant| grant.at > settled);
+    if fresh {
+        return;
+    }
     // A dead one is no loss, and one that a client asked to stop is to be stopped.
     let live = world.machines.values().any(|machine| machine.alive && machine.id == *id);
     if !live || world.asked_to_stop.keys().any(|(asked, stopped)| *asked == life && stopped == id) {
