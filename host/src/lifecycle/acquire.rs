@@ -183,12 +183,8 @@ impl Inner {
         }
         let create = self.backend.create(&slot.id, scope);
         let made = within(&*self.runtime, self.settings.deadlines.create, "the backend", create).await;
-        if let Err(error) = &made
-            && error.code() != Code::AlreadyExists
-            && let Err(error) = self.store.release(&slot.id).await
-        {
-            tracing::warn!(provider = %self.provider, sandbox = %slot.id, %error, "the lease of a failed sandbox stays until it lapses");
-        }
+        // The lease of a sandbox that was not made is left to lapse: it keeps nobody from taking the id, while a
+        // release that the network delivers late could undo a later teardown's marker.
         made.map_err(|error| error.context(format_args!("sandbox {} can't be made", slot.id)))
     }
 

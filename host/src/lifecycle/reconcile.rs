@@ -232,12 +232,8 @@ impl Inner {
             Err(_) => return Adoption::Deferred,
         }
         self.sightings.lock().unowned.remove(&slot.id);
-        let Some(instance) = self.choose(items).await else {
-            if let Err(error) = self.store.release(&slot.id).await {
-                tracing::warn!(provider = %self.provider, sandbox = %slot.id, %error, "its lease stays until it lapses");
-            }
-            return Adoption::Deferred;
-        };
+        // If none lives, our lease lapses by itself.
+        let Some(instance) = self.choose(items).await else { return Adoption::Deferred };
         let mut state = slot.state.lock();
         state.permit = Some(permit);
         state.move_to(Phase::Warm(Arc::new(Tenancy { instance, doomed: false }), self.runtime.now()));

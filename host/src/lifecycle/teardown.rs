@@ -156,13 +156,8 @@ impl Inner {
         match self.teardown(slot, Force::Ours).await {
             Ok(Stopped::Yes | Stopped::NotHere) => {}
             Ok(Stopped::Refused | Stopped::InUse) => self.forget(slot, "it is dead, and not ours to remove"),
-            Err(error) => {
-                self.forget(slot, error.message());
-                // What is left of it is free for whoever finds it.
-                if let Err(error) = self.store.release(&slot.id).await {
-                    tracing::warn!(provider = %self.provider, sandbox = %slot.id, %error, "its lease stays until it lapses");
-                }
-            }
+            // What is left of it is free again when our lease has lapsed.
+            Err(error) => self.forget(slot, error.message()),
         }
     }
 

@@ -8,6 +8,7 @@ mod connection;
 #[cfg(test)]
 mod contract;
 mod lease;
+mod ledger;
 mod memory;
 mod redis;
 mod resolve;
@@ -18,6 +19,7 @@ pub(crate) mod test_server;
 
 pub use connection::{OPERATION_TIMEOUT, RedisConnection};
 pub use lease::{Lease, LeaseState, LeaseTimes, OwnerId, lease_prefix};
+pub use ledger::{Admission, Applied, Ledger, RedisLedger, ledger_key};
 pub use memory::MemoryStore;
 pub use redis::RedisStore;
 pub use resolve::{DEFAULT_KEY_PREFIX, DEFAULT_REDIS_URL, OwnershipConfig, Resolved, StoreKind, resolve};
