@@ -6,7 +6,7 @@ use futures::FutureExt;
 use tokio::sync::oneshot;
 
 use super::backend::{Instance, InstanceRecord, Liveness};
-use super::capacity::Permit;
+use super::capacity::{Permit, Place};
 use super::manager::{Inner, Lifecycle};
 use super::slot::{Hold, Phase, Slot, Tenancy};
 use super::teardown::{Force, Stopped};
@@ -137,8 +137,11 @@ impl Inner {
         let permit = match self.capacity.admit() {
             Ok(permit) => permit,
             // It exists, so it takes a place of its own; make room as for a new one.
-            Err(_) => self.reserve().await?,
+            Err(_) => self.reserve_here().await?,
         };
+        if let Some(ledger) = &self.ledger {
+            ledger.track(&slot.id, None).await?;
+        }
         if !self.take(&slot.id).await? {
             return Err(self.being_destroyed(&slot.id));
         }
@@ -148,7 +151,7 @@ impl Inner {
     }
 
     async fn create(self: &Arc<Self>, slot: &Arc<Slot>, scope: &Scope) -> Result<Hold> {
-        let permit = self.reserve().await?;
+        let Place { permit, token } = self.reserve().await?;
         // Published before it exists: a peer that is stopping an earlier one of this id refuses us now, and no peer
         // sees the new one unowned, however long it takes to make.
         slot.state.lock().move_to(Phase::Creating);
@@ -159,6 +162,13 @@ impl Inner {
                 return Err(error);
             }
         };
+        // If this fails, the reservation keeps its place until a reconciliation has seen the sandbox. So does that of a
+        // sandbox whose making failed: nobody knows for certain that nothing was made.
+        if let Some(ledger) = &self.ledger
+            && let Err(error) = ledger.track(&slot.id, token.as_deref()).await
+        {
+            tracing::warn!(provider = %self.provider, sandbox = %slot.id, %error, "not in the shared count yet");
+        }
         // Making it may have outlasted the lease.
         match self.take(&slot.id).await {
             Ok(true) if !self.is_closing() => {

@@ -17,7 +17,7 @@ use super::settings::Settings;
 use super::slot::{Phase, Pin, Slot};
 use crate::error::{Code, Error, Result};
 use crate::ids::{ProviderName, SandboxId, Scope};
-use crate::ownership::Store;
+use crate::ownership::{Ledger, Store};
 use crate::runtime::Runtime;
 
 /// One provider's sandboxes on this gateway. Clones share everything.
@@ -32,6 +32,7 @@ pub(super) struct Inner {
     pub(super) settings: Settings,
     pub(super) backend: Arc<dyn Backend>,
     pub(super) store: Arc<dyn Store>,
+    pub(super) ledger: Option<Arc<dyn Ledger>>,
     pub(super) runtime: Arc<dyn Runtime>,
     pub(super) guards: Guards,
     pub(super) capacity: Capacity,
@@ -44,30 +45,41 @@ pub(super) struct Inner {
     pub(super) drained: Notify,
 }
 
+/// What a lifecycle is put together from.
+pub struct Parts {
+    /// The provider's name in the configuration.
+    pub provider: ProviderName,
+    /// What it can do.
+    pub features: Features,
+    /// How its sandboxes are kept.
+    pub settings: Settings,
+    /// The provider.
+    pub backend: Arc<dyn Backend>,
+    /// The leases. Never touched for an ephemeral provider.
+    pub store: Arc<dyn Store>,
+    /// The count that a hard limit of the whole deployment goes by; none: the limit is this gateway's own.
+    pub ledger: Option<Arc<dyn Ledger>>,
+    /// Time and tasks.
+    pub runtime: Arc<dyn Runtime>,
+}
+
 impl Lifecycle {
     /// Puts the parts together. Nothing runs and nothing is asked before [`start`](Self::start).
-    pub fn new(
-        provider: ProviderName,
-        features: Features,
-        settings: Settings,
-        backend: Arc<dyn Backend>,
-        store: Arc<dyn Store>,
-        runtime: Arc<dyn Runtime>,
-    ) -> Result<Self> {
-        Self::with_guards(provider, features, settings, backend, store, runtime, Guards::default())
+    pub fn new(parts: Parts) -> Result<Self> {
+        Self::with_guards(parts, Guards::default())
     }
 
     /// As [`new`](Self::new), with some rules taken out for a simulation.
-    pub fn with_guards(
-        provider: ProviderName,
-        features: Features,
-        settings: Settings,
-        backend: Arc<dyn Backend>,
-        store: Arc<dyn Store>,
-        runtime: Arc<dyn Runtime>,
-        guards: Guards,
-    ) -> Result<Self> {
+    pub fn with_guards(parts: Parts, guards: Guards) -> Result<Self> {
+        let Parts { provider, features, settings, backend, store, ledger, runtime } = parts;
         settings.check().map_err(|error| error.context(format_args!("provider {provider}")))?;
+        if ledger.is_some() && settings.capacity.hard_limit().is_some() && !features.listable {
+            return Err(Error::config(format!(
+                "provider {provider} can't list its sandboxes, so that nobody can count them"
+            ))
+            .hint("use a soft limit, or a provider with the `listable` feature"));
+        }
+        let ledger = ledger.filter(|_| settings.capacity.hard_limit().is_some());
         let capacity = Capacity::new(settings.capacity);
         Ok(Self {
             inner: Arc::new(Inner {
@@ -76,6 +88,7 @@ impl Lifecycle {
                 settings,
                 backend,
                 store,
+                ledger,
                 runtime,
                 guards,
                 capacity,

@@ -28,7 +28,7 @@ mod tests;
 pub use backend::{Backend, Features, IdScheme, Instance, InstanceRecord, Item, Liveness, Page};
 pub use capacity::{CapacityPolicy, Refusal, RefusalReason};
 pub use guards::{Guard, Guards};
-pub use manager::Lifecycle;
+pub use manager::{Lifecycle, Parts};
 pub use reconcile::ReconcileReport;
 pub use settings::{Deadlines, ReconcileBudget, ResetPolicy, Settings};
 pub use shutdown::{ShutdownMode, ShutdownReport};

@@ -10,8 +10,11 @@ use super::manager::{Inner, Lifecycle};
 use super::slot::{Phase, Slot, Tenancy};
 use crate::error::Result;
 use crate::ids::SandboxId;
-use crate::ownership::Purpose;
+use crate::ownership::{Applied, Purpose};
 use crate::runtime::within;
+
+/// The least time for which the deployment's count keeps what an inventory lacks: a create may be under way for so long.
+const LEDGER_MIN_AGE: Duration = Duration::from_secs(120);
 
 /// What one reconciliation saw and did.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -84,7 +87,9 @@ impl Inner {
                 (slot.id.clone(), Known { slot, version, tenancy })
             })
             .collect();
+        let revision = self.ledger_revision().await;
         let (items, complete) = self.list(started).await?;
+        self.recount(revision, &items, complete).await;
         let mut report = ReconcileReport { listed: items.len(), complete, ..ReconcileReport::default() };
         let mut groups: BTreeMap<SandboxId, Vec<Item>> = BTreeMap::new();
         for item in items {
@@ -120,6 +125,33 @@ impl Inner {
             self.tidy(known.slot);
         }
         Ok(report)
+    }
+
+    /// Where the deployment's count stood before the inventory began.
+    async fn ledger_revision(&self) -> Option<u64> {
+        match self.ledger.as_ref()?.revision().await {
+            Ok(revision) => Some(revision),
+            Err(error) => {
+                tracing::warn!(provider = %self.provider, %error, "the shared count is not compared this time");
+                None
+            }
+        }
+    }
+
+    async fn recount(&self, revision: Option<u64>, items: &[Item], complete: bool) {
+        let (Some(ledger), Some(revision)) = (&self.ledger, revision) else { return };
+        let mut ids: Vec<SandboxId> = items.iter().map(|item| item.instance.id.clone()).collect();
+        ids.sort_unstable();
+        ids.dedup();
+        let age = (self.settings.lease.ttl() + self.settings.reconcile.duplicate_grace).max(LEDGER_MIN_AGE);
+        match ledger.reconcile(revision, &ids, complete, age).await {
+            Ok(Applied::Yes) => self.capacity.ring(),
+            // Sandboxes came or went meanwhile. The next inventory may be luckier, and nothing is wrong till then.
+            Ok(Applied::Stale) => {}
+            Err(error) => {
+                tracing::warn!(provider = %self.provider, %error, "the shared count is not compared this time")
+            }
+        }
     }
 
     /// The inventory within its budgets, and whether it is whole.

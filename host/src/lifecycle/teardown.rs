@@ -121,6 +121,7 @@ impl Inner {
         }
         match self.stop_held(&slot.id, &tenancy.instance).await {
             Ok(()) => {
+                self.uncount(&slot.id).await;
                 slot.state.lock().vacate();
                 tracing::info!(provider = %self.provider, sandbox = %slot.id, "stopped");
                 Ok(Stopped::Yes)
@@ -155,9 +156,15 @@ impl Inner {
         tracing::warn!(provider = %self.provider, sandbox = %slot.id, "it is dead; dropping it");
         match self.teardown(slot, Force::Ours).await {
             Ok(Stopped::Yes | Stopped::NotHere) => {}
-            Ok(Stopped::Refused | Stopped::InUse) => self.forget(slot, "it is dead, and not ours to remove"),
+            Ok(Stopped::Refused | Stopped::InUse) => {
+                self.uncount(&slot.id).await;
+                self.forget(slot, "it is dead, and not ours to remove");
+            }
             // What is left of it is free again when our lease has lapsed.
-            Err(error) => self.forget(slot, error.message()),
+            Err(error) => {
+                self.uncount(&slot.id).await;
+                self.forget(slot, error.message());
+            }
         }
     }
 

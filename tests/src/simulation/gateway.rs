@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use sandgate::error::Result;
 use sandgate::ids::ProviderName;
-use sandgate::lifecycle::{CapacityPolicy, Deadlines, Features, Guards, Lifecycle, ReconcileBudget, Settings};
+use sandgate::lifecycle::{CapacityPolicy, Deadlines, Features, Guards, Lifecycle, Parts, ReconcileBudget, Settings};
 use sandgate::ownership::{LeaseTimes, OwnerId};
 
 use super::backend::SimBackend;
@@ -43,15 +43,16 @@ pub(crate) fn start(world: &Shared, fleet: &Fleet, gateway: usize) -> Result<(us
         (life, me)
     });
     let features = Features { findable: true, listable: true, ..Features::default() };
-    let lifecycle = Lifecycle::with_guards(
-        ProviderName::new("sim")?,
+    let parts = Parts {
+        provider: ProviderName::new("sim")?,
         features,
-        settings(fleet.capacity)?,
-        Arc::new(SimBackend { world: world.clone(), life }),
-        Arc::new(SimStore { world: world.clone(), life, me, sees_peers: fleet.gateways > 1 }),
-        Arc::new(SimRuntime { executor: world.executor.clone(), owner: life }),
-        fleet.guards,
-    )?;
+        settings: settings(fleet.capacity)?,
+        backend: Arc::new(SimBackend { world: world.clone(), life }),
+        store: Arc::new(SimStore { world: world.clone(), life, me, sees_peers: fleet.gateways > 1 }),
+        ledger: None,
+        runtime: Arc::new(SimRuntime { executor: world.executor.clone(), owner: life }),
+    };
+    let lifecycle = Lifecycle::with_guards(parts, fleet.guards)?;
     world.with(|world, _| world.lives[life].lifecycle = Some(lifecycle.clone()));
     lifecycle.start();
     Ok((life, lifecycle))

@@ -4,6 +4,7 @@ mod acquiring;
 mod capacity;
 mod ephemeral;
 mod keeping;
+mod ledger;
 mod reconciling;
 mod rig;
 mod stopping;

@@ -71,8 +71,16 @@ async fn a_store_without_peers_adopts_at_once() {
     for number in 0..5 {
         backend.plant(&scope(&format!("t{number}")).hashed_id(), None);
     }
-    let lifecycle =
-        Lifecycle::new("test".parse().unwrap(), features(), settings(), backend, Arc::new(store), runtime).unwrap();
+    let parts = Parts {
+        provider: "test".parse().unwrap(),
+        features: features(),
+        settings: settings(),
+        backend,
+        store: Arc::new(store),
+        ledger: None,
+        runtime,
+    };
+    let lifecycle = Lifecycle::new(parts).unwrap();
     let report = lifecycle.reconcile().await.unwrap();
     assert_eq!((report.listed, report.complete, report.adopted), (5, true, 5));
     assert_eq!(lifecycle.reconcile().await.unwrap().adopted, 0, "what is tracked is left alone");

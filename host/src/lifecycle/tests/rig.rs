@@ -237,7 +237,16 @@ impl Rig {
         });
         let backend = Arc::new(TestBackend::default());
         let name = "test".parse().unwrap();
-        let lifecycle = Lifecycle::new(name, features, settings, backend.clone(), store.clone(), runtime).unwrap();
+        let parts = Parts {
+            provider: name,
+            features,
+            settings,
+            backend: backend.clone(),
+            store: store.clone(),
+            ledger: None,
+            runtime,
+        };
+        let lifecycle = Lifecycle::new(parts).unwrap();
         Self { backend, store, peer, lifecycle }
     }
 
