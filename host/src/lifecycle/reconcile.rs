@@ -328,7 +328,7 @@ impl Inner {
         }
         let mut stopped = 0;
         for item in due {
-            match self.stop_held(&slot.id, &item.instance).await {
+            match self.stop_held(&slot.id, &item.instance, false).await {
                 Ok(()) => {
                     stopped += 1;
                     tracing::warn!(provider = %self.provider, sandbox = %slot.id, "stopped a second sandbox of the same id");

@@ -122,10 +122,10 @@ impl std::fmt::Debug for Pin {
 }
 
 impl Pin {
-    /// Counts the operation; `state` is the slot's.
+    /// Counts the operation; `state` is the slot's. What runs is not idle, whatever the clock says: asking for the time
+    /// can wait until it ends.
     pub(super) fn new(inner: &Arc<Inner>, slot: &Arc<Slot>, state: &mut State, tenancy: &Arc<Tenancy>) -> Self {
         state.operations += 1;
-        state.last_used = inner.runtime.now();
         Self { inner: Arc::clone(inner), slot: Arc::clone(slot), tenancy: Arc::clone(tenancy) }
     }
 

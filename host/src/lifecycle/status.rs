@@ -59,7 +59,7 @@ impl Lifecycle {
                 phase,
                 holds: state.holds + state.detached,
                 operations: state.operations,
-                idle: now.saturating_sub(state.last_used),
+                idle: if state.operations > 0 { Duration::ZERO } else { now.saturating_sub(state.last_used) },
                 doomed: tenancy.is_some_and(|tenancy| tenancy.doomed),
             }
         };

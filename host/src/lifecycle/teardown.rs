@@ -119,9 +119,8 @@ impl Inner {
             slot.state.lock().move_to(before);
             return claimed.map(|_| Stopped::Refused);
         }
-        match self.stop_held(&slot.id, &tenancy.instance).await {
+        match self.stop_held(&slot.id, &tenancy.instance, true).await {
             Ok(()) => {
-                self.uncount(&slot.id).await;
                 slot.state.lock().vacate();
                 tracing::info!(provider = %self.provider, sandbox = %slot.id, "stopped");
                 Ok(Stopped::Yes)
@@ -156,15 +155,10 @@ impl Inner {
         tracing::warn!(provider = %self.provider, sandbox = %slot.id, "it is dead; dropping it");
         match self.teardown(slot, Force::Ours).await {
             Ok(Stopped::Yes | Stopped::NotHere) => {}
-            Ok(Stopped::Refused | Stopped::InUse) => {
-                self.uncount(&slot.id).await;
-                self.forget(slot, "it is dead, and not ours to remove");
-            }
+            // Its place in a shared count is left too: under this id a peer may have made another one already.
+            Ok(Stopped::Refused | Stopped::InUse) => self.forget(slot, "it is dead, and not ours to remove"),
             // What is left of it is free again when our lease has lapsed.
-            Err(error) => {
-                self.uncount(&slot.id).await;
-                self.forget(slot, error.message());
-            }
+            Err(error) => self.forget(slot, error.message()),
         }
     }
 
@@ -204,11 +198,16 @@ impl Inner {
         }
     }
 
-    /// Stops it while a heartbeat keeps the claim, which was just made. The release is the heartbeat's last act.
-    pub(super) async fn stop_held(self: &Arc<Self>, id: &SandboxId, instance: &Instance) -> Result<()> {
+    /// Stops it while a heartbeat keeps the claim, which was just made. The release is the heartbeat's last act. If the id
+    /// is gone with it (`last`), its place in a shared count is freed before that: after it a peer may make and count a
+    /// new one.
+    pub(super) async fn stop_held(self: &Arc<Self>, id: &SandboxId, instance: &Instance, last: bool) -> Result<()> {
         let heartbeat = Heartbeat::start(self, id);
         let stop = self.backend.destroy(instance);
         let stopped = within(&*self.runtime, self.settings.deadlines.stop, "the backend", stop).await;
+        if last && stopped.is_ok() {
+            self.uncount(id).await;
+        }
         if !self.guards.hold(Guard::ReleaseLast) {
             // What the guard is there to prevent: a refresh may still be under way.
             let _ = self.store.release(id).await;

@@ -153,6 +153,10 @@ impl RedisConnection {
             if master.is_empty() || url.hosts.is_empty() {
                 return Err(bad_url(&shown, "it names no sentinel or no master"));
             }
+            if certificates.is_some() {
+                return Err(Error::config("`redis_ca_file` does not work with a Sentinel URL")
+                    .hint("add the certificate authority to the machine's own, or name the server itself"));
+            }
             // The login of the URL is that of the server behind the sentinels.
             let server = format!("{}://{}@localhost/{db}", url.scheme(), url.login);
             let server = server.as_str().into_connection_info().map_err(fail)?;

@@ -376,3 +376,38 @@ async fn acl_users_and_passwords_work_and_never_show() {
     let outside = RedisStore::new(open("gate:s3cret"), "elsewhere", OwnerId::from_text("a"), TTL);
     assert_eq!(outside.take(&id("x")).await.unwrap_err().code(), Code::LeaseStoreDown);
 }
+
+/// A certificate authority and a certificate for `localhost`, in a folder.
+fn certificates() -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    let openssl = |words: &str| {
+        let output = std::process::Command::new("openssl").args(words.split(' ')).current_dir(&folder).output();
+        let output = output.expect("this test needs openssl on the PATH");
+        assert!(output.status.success(), "{words}: {}", String::from_utf8_lossy(&output.stderr));
+    };
+    std::fs::write(folder.path().join("names"), "subjectAltName=DNS:localhost").unwrap();
+    openssl("req -x509 -newkey rsa:2048 -nodes -keyout ca.key -out ca.crt -days 2 -subj /CN=sandgate-test");
+    openssl("req -newkey rsa:2048 -nodes -keyout server.key -out server.csr -subj /CN=localhost");
+    openssl("x509 -req -in server.csr -CA ca.crt -CAkey ca.key -CAcreateserial -out server.crt -days 2 -extfile names");
+    folder
+}
+
+#[tokio::test]
+async fn tls_trusts_the_given_authority_and_no_other() {
+    let folder = certificates();
+    let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let (cert, key, ca) = (path("server.crt"), path("server.key"), path("ca.crt"));
+    let port = port.to_string();
+    let tls = ["--tls-port", &port, "--tls-cert-file", &cert, "--tls-key-file", &key, "--tls-ca-cert-file", &ca];
+    let _server = RedisServer::start(&[&tls[..], &["--tls-auth-clients", "no"]].concat());
+    let url = format!("rediss://localhost:{port}");
+    let take = |ca: Option<&str>| {
+        let connection = RedisConnection::open(&url, ca.map(std::path::Path::new)).unwrap();
+        let store = RedisStore::new(connection, "p", OwnerId::from_text("a"), TTL);
+        async move { store.take(&id("x")).await }
+    };
+    assert!(take(Some(&ca)).await.unwrap());
+    let error = take(None).await.unwrap_err();
+    assert!(error.code() == Code::LeaseStoreDown && error.message().contains("certificate"), "{error}");
+}
