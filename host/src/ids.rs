@@ -216,6 +216,13 @@ impl ProviderName {
     }
 }
 
+impl ProviderName {
+    /// The provider of the built-in configuration: `local`.
+    pub fn local() -> Self {
+        Self("local".to_owned())
+    }
+}
+
 impl fmt::Display for ProviderName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)

@@ -71,7 +71,7 @@ impl MountTable {
     }
 
     /// Mounts that lie below a path (not at it), whether or not the path itself lies in one: they show up as directories when it is listed.
-    pub fn mounts_below<'a>(&'a self, path: &'a VirtualPath) -> impl Iterator<Item = &'a Mount> {
+    pub fn mounts_below<'a>(&'a self, path: &VirtualPath) -> impl Iterator<Item = &'a Mount> {
         self.mounts.iter().filter(move |mount| mount.at.below(path).is_some_and(|rest| !rest.is_empty()))
     }
 

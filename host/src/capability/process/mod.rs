@@ -1,0 +1,20 @@
+//! The process capability: programs of the gateway's machine, run for a sandbox in an isolation profile, supervised to
+//! their exact end.
+
+mod bwrap;
+mod grant;
+mod groups;
+mod headtail;
+mod leash;
+mod members;
+mod output;
+mod programs;
+mod spawn;
+mod supervise;
+#[cfg(test)]
+mod tests;
+
+pub use grant::{DEFAULT_TIMEOUT, Isolation, ProcessGrant, ResourceLimits, SpawnRequest};
+pub use groups::MAX_GROUPS;
+pub use headtail::HeadTail;
+pub use spawn::{HostEnv, Processes};

@@ -1,0 +1,224 @@
+//! One running command: its input, its output, its signals, and its end.
+
+use std::collections::VecDeque;
+use std::pin::pin;
+use std::process::ExitStatus as OsStatus;
+use std::time::Duration;
+
+use rustix::process::Signal as OsSignal;
+use std::os::unix::process::ExitStatusExt;
+use tokio::io::AsyncWriteExt;
+use tokio::net::unix::pipe;
+use tokio::process::Child;
+use tokio::sync::mpsc::Sender;
+use tokio::time::{Instant, sleep_until};
+
+use super::grant::seconds;
+use super::groups::Group;
+use super::headtail::HeadTail;
+use super::members::signal_command;
+use super::output::Output;
+use crate::error::{Code, Error, Result};
+use crate::values::{ByteStream, Event, ExitStatus, Signal, SignalStream};
+
+/// How long the members of a killed group may take to vanish before the end is reported all the same. Only a process
+/// that hangs in the kernel (a dead network file system) takes that long.
+const KILL_GRACE: Duration = Duration::from_secs(5);
+
+/// How often a command that is about to start in its namespace is looked for: to remember the namespace's first process,
+/// and for signals that came before the command.
+const START_LOOK: Duration = Duration::from_millis(1);
+
+/// After so many looks the kernel does not tell (it lacks the list of children), and the group has to do.
+const MAX_START_LOOKS: u32 = 2000;
+
+/// How many signals wait for a command to start; more than these change nothing.
+const MAX_WAITING_SIGNALS: usize = 16;
+
+/// A command that has been started.
+pub(super) struct Running {
+    pub(super) child: Child,
+    pub(super) group: Group,
+    pub(super) output: Output,
+    pub(super) events: Sender<Event>,
+    pub(super) stdin: Option<(pipe::Sender, ByteStream)>,
+    pub(super) signals: Option<SignalStream>,
+    pub(super) timeout: Option<Duration>,
+    pub(super) limit: Option<HeadTail>,
+    /// Its leader is bubblewrap.
+    pub(super) namespace: bool,
+}
+
+/// Why the watching ended.
+enum End {
+    Exited(OsStatus),
+    TimedOut(Duration),
+    CallerGone,
+    BrokenInput(Error),
+    Lost(std::io::Error),
+}
+
+impl Running {
+    /// Sees the command through to its end. Dropping this (the runtime shuts down) kills the command.
+    pub(super) async fn supervise(mut self) {
+        let end = self.watch().await;
+        let Self { mut child, group, mut output, events, mut limit, .. } = self;
+        let failed = match end {
+            End::Exited(status) => {
+                let last = Event::Exited(exit_status(status));
+                if deliver(&events, output.rest(), limit.take(), last).await {
+                    drop(events);
+                    // What it left in the background goes on, and may write.
+                    tokio::join!(output.discard(), group.leave_rest());
+                }
+                return;
+            }
+            End::CallerGone => None,
+            End::TimedOut(limit) => Some(
+                Error::timeout(format!("the command was ended after its time limit of {}", seconds(limit))).hint(
+                    "ask for a longer timeout, or start long work in the background with its output in a file (command > log 2>&1 &)",
+                ),
+            ),
+            End::BrokenInput(error) => Some(error.context("standard input broke off and the command was ended")),
+            End::Lost(error) => Some(Error::new(Code::ExitUnknown, format!("the command's end was not seen: {error}"))),
+        };
+        group.signal(OsSignal::KILL);
+        let reaped = child.wait().await.is_ok();
+        if reaped && !group.emptied(KILL_GRACE).await {
+            tracing::warn!(group = group.id().as_raw_nonzero(), "a command's processes did not end when killed");
+        }
+        if let Some(error) = failed {
+            deliver(&events, output.rest(), limit, Event::Failed(error)).await;
+        }
+    }
+
+    async fn watch(&mut self) -> End {
+        let Self { child, group, output, events, stdin, signals, timeout, limit, namespace } = self;
+        let deadline = timeout.and_then(|timeout| Some((Instant::now().checked_add(timeout)?, timeout)));
+        let mut alarm = pin!(async {
+            match deadline {
+                Some((at, timeout)) => {
+                    sleep_until(at).await;
+                    timeout
+                }
+                None => std::future::pending().await,
+            }
+        });
+        let mut feeding = stdin.is_some();
+        let mut feed = pin!(feed(stdin.take()));
+        let mut waiting: VecDeque<Signal> = VecDeque::new();
+        let mut reading = true;
+        let mut looks = if *namespace { MAX_START_LOOKS } else { 0 };
+        let mut ticks = tokio::time::interval(START_LOOK);
+        ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        loop {
+            // In this order: a flood of output must hide neither the end, nor the deadline, nor a signal.
+            tokio::select! {
+                biased;
+                () = events.closed() => return End::CallerGone,
+                status = child.wait() => return status.map_or_else(End::Lost, End::Exited),
+                timeout = &mut alarm => return End::TimedOut(timeout),
+                fed = &mut feed, if feeding => match fed {
+                    Ok(()) => feeding = false,
+                    Err(error) => return End::BrokenInput(error),
+                },
+                signal = next_signal(signals), if signals.is_some() => match signal {
+                    Some(signal) if waiting.len() < MAX_WAITING_SIGNALS => {
+                        waiting.push_back(signal);
+                        send_waiting(group, *namespace, &mut waiting);
+                    }
+                    Some(_) => {}
+                    None => *signals = None,
+                },
+                _ = ticks.tick(), if looks > 0 || !waiting.is_empty() => {
+                    looks = if looks == 0 || group.find_first() { 0 } else { looks - 1 };
+                    send_waiting(group, *namespace, &mut waiting);
+                }
+                taken = async {
+                    // First room, then bytes: while the reader is slow, the command waits in its write.
+                    let permit = events.reserve().await.ok()?;
+                    Some((permit, output.next().await))
+                }, if reading => match taken {
+                    None => return End::CallerGone,
+                    Some((_, None)) => reading = false,
+                    Some((permit, Some(event))) => {
+                        let event = match limit {
+                            Some(limit) => limit.push(event),
+                            None => Some(event),
+                        };
+                        if let Some(event) = event {
+                            permit.send(event);
+                        }
+                    }
+                },
+            }
+        }
+    }
+}
+
+/// Sends the rest of the output, and how it ended. False: the caller is gone.
+async fn deliver(events: &Sender<Event>, rest: VecDeque<Event>, mut limit: Option<HeadTail>, last: Event) -> bool {
+    for event in rest {
+        let event = match &mut limit {
+            Some(limit) => limit.push(event),
+            None => Some(event),
+        };
+        if let Some(event) = event
+            && events.send(event).await.is_err()
+        {
+            return false;
+        }
+    }
+    for event in limit.into_iter().flat_map(HeadTail::finish) {
+        if events.send(event).await.is_err() {
+            return false;
+        }
+    }
+    events.send(last).await.is_ok()
+}
+
+/// Writes the input and closes it. A command that does not want all of it is no error.
+async fn feed(stdin: Option<(pipe::Sender, ByteStream)>) -> Result<()> {
+    let Some((mut pipe, mut bytes)) = stdin else { return Ok(()) };
+    while let Some(piece) = bytes.recv().await {
+        if pipe.write_all(&piece?).await.is_err() {
+            break;
+        }
+    }
+    Ok(())
+}
+
+async fn next_signal(signals: &mut Option<SignalStream>) -> Option<Signal> {
+    match signals {
+        Some(signals) => signals.recv().await,
+        None => None,
+    }
+}
+
+fn send_waiting(group: &Group, namespace: bool, waiting: &mut VecDeque<Signal>) {
+    while let Some(signal) = waiting.front() {
+        let signal = match signal {
+            Signal::Hangup => OsSignal::HUP,
+            Signal::Interrupt => OsSignal::INT,
+            Signal::Quit => OsSignal::QUIT,
+            Signal::Kill => OsSignal::KILL,
+            Signal::Terminate => OsSignal::TERM,
+            Signal::Usr1 => OsSignal::USR1,
+            Signal::Usr2 => OsSignal::USR2,
+        };
+        if !namespace || signal == OsSignal::KILL {
+            group.signal(signal);
+        } else if !signal_command(group.id(), signal) {
+            return;
+        }
+        waiting.pop_front();
+    }
+}
+
+/// In the namespace profile the code is what bubblewrap reports: the command's own, or 128 + N if signal N ended it. The
+/// two can't be told apart from outside, so that no signal is claimed there unless it ended bubblewrap as well.
+fn exit_status(status: OsStatus) -> ExitStatus {
+    let signal = status.signal().and_then(|signal| u8::try_from(signal).ok());
+    let code = status.code().or(signal.map(|signal| 128 + i32::from(signal))).unwrap_or(-1);
+    ExitStatus { code, signal }
+}

@@ -1,0 +1,9 @@
+//! Real bash in real namespaces. Where user namespaces can't be had these tests fail, and say so.
+
+mod commands;
+mod endings;
+mod isolation;
+mod kit;
+mod leash;
+mod measure;
+mod volume;

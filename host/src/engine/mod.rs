@@ -1,0 +1,24 @@
+//! Where components run: the only room that knows wasmtime.
+//!
+//! [`Runtime`] is the engine with its limits, made once. [`Provider`] is one loaded component: every call gets a fresh
+//! instance with that call's grants in its store, which ends with the call and its streams.
+
+mod bindings;
+mod component;
+mod convert;
+mod deadline;
+mod failure;
+mod host;
+mod inspect;
+mod limits;
+mod provider;
+mod runtime;
+mod state;
+mod streams;
+
+pub use component::{Ask, Interfaces, ask};
+pub use convert::{Description, Features, IdScheme};
+pub use inspect::inspect;
+pub use provider::{InstanceRecord, Liveness, MAX_INSTANCE_RECORD, Provider};
+pub use runtime::{EngineOptions, Pooling, Runtime};
+pub use state::{Granted, Target};

@@ -1,0 +1,380 @@
+//! The host's channels as component-model streams, and the other way round.
+//!
+//! A stream that the host made and a guest handed back untouched is taken out again as the channel that it was
+//! (`try_into`); only what a guest made or changed is lifted from its memory.
+
+use std::any::{Any, TypeId};
+use std::marker::PhantomData;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use parking_lot::Mutex;
+use tokio::sync::{mpsc, oneshot};
+use tokio_util::sync::PollSender;
+use wasmtime::StoreContextMut;
+use wasmtime::component::{
+    Destination, Lift, Lower, Source, StreamConsumer, StreamProducer, StreamReader, StreamResult, VecBuffer,
+};
+
+use super::bindings::types as wit;
+use super::deadline::Deadline;
+use crate::error::{Code, Error, Result};
+use crate::values::{ByteStream, CHUNK_SIZE, Event, STREAM_DEPTH};
+
+/// A channel whose items a guest sees as those of a stream.
+struct ChannelProducer<T, W> {
+    receiver: mpsc::Receiver<T>,
+    made: PhantomData<fn() -> W>,
+}
+
+impl<D, T, W> StreamProducer<D> for ChannelProducer<T, W>
+where
+    T: Send + 'static,
+    W: From<T> + Lower + Send + Sync + 'static,
+{
+    type Item = W;
+    type Buffer = VecBuffer<W>;
+
+    fn poll_produce<'a>(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        mut store: StoreContextMut<'a, D>,
+        mut destination: Destination<'a, W, VecBuffer<W>>,
+        finish: bool,
+    ) -> Poll<wasmtime::Result<StreamResult>> {
+        if destination.remaining(&mut store) == Some(0) {
+            return Poll::Ready(Ok(StreamResult::Completed));
+        }
+        match self.receiver.poll_recv(cx) {
+            Poll::Ready(Some(item)) => {
+                destination.set_buffer(vec![W::from(item)].into());
+                Poll::Ready(Ok(StreamResult::Completed))
+            }
+            Poll::Ready(None) => Poll::Ready(Ok(StreamResult::Dropped)),
+            Poll::Pending if finish => Poll::Ready(Ok(StreamResult::Cancelled)),
+            Poll::Pending => Poll::Pending,
+        }
+    }
+
+    fn try_into(me: Pin<Box<Self>>, ty: TypeId) -> Result<Box<dyn Any>, Pin<Box<Self>>> {
+        if ty == TypeId::of::<mpsc::Receiver<T>>() { Ok(Box::new(Pin::into_inner(me).receiver)) } else { Err(me) }
+    }
+}
+
+/// Makes a guest's stream of a channel.
+pub(super) fn to_guest<T, W, S>(store: S, receiver: mpsc::Receiver<T>) -> wasmtime::Result<StreamReader<W>>
+where
+    T: Send + 'static,
+    W: From<T> + Lower + Lift + Send + Sync + 'static,
+    S: wasmtime::AsContextMut,
+{
+    StreamReader::new(store, ChannelProducer { receiver, made: PhantomData })
+}
+
+/// How a byte stream ended, for the future beside it.
+type End = Arc<Mutex<Option<oneshot::Sender<Result<()>>>>>;
+
+/// A byte stream as a guest reads it; every piece taken is a sign of progress.
+pub(super) struct BytesProducer {
+    receiver: ByteStream,
+    end: End,
+    deadline: Arc<Deadline>,
+}
+
+impl<D> StreamProducer<D> for BytesProducer {
+    type Item = u8;
+    type Buffer = Bytes;
+
+    fn poll_produce<'a>(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        mut store: StoreContextMut<'a, D>,
+        mut destination: Destination<'a, u8, Bytes>,
+        finish: bool,
+    ) -> Poll<wasmtime::Result<StreamResult>> {
+        if destination.remaining(&mut store) == Some(0) {
+            return Poll::Ready(Ok(StreamResult::Completed));
+        }
+        match self.receiver.poll_recv(cx) {
+            Poll::Ready(Some(Ok(bytes))) => {
+                self.deadline.touch();
+                destination.set_buffer(bytes);
+                Poll::Ready(Ok(StreamResult::Completed))
+            }
+            Poll::Ready(Some(Err(error))) => {
+                finish_with(&self.end, Err(error));
+                Poll::Ready(Ok(StreamResult::Dropped))
+            }
+            Poll::Ready(None) => {
+                finish_with(&self.end, Ok(()));
+                Poll::Ready(Ok(StreamResult::Dropped))
+            }
+            Poll::Pending if finish => Poll::Ready(Ok(StreamResult::Cancelled)),
+            Poll::Pending => Poll::Pending,
+        }
+    }
+
+    fn try_into(me: Pin<Box<Self>>, ty: TypeId) -> Result<Box<dyn Any>, Pin<Box<Self>>> {
+        if ty == TypeId::of::<ByteStream>() { Ok(Box::new(Pin::into_inner(me).receiver)) } else { Err(me) }
+    }
+}
+
+fn finish_with(end: &End, result: Result<()>) {
+    if let Some(sender) = end.lock().take() {
+        // Whoever does not want to know how it ended has dropped the receiver.
+        let _ = sender.send(result);
+    }
+}
+
+/// Makes a guest's byte stream, and tells how it ended.
+pub(super) fn bytes_to_guest<S: wasmtime::AsContextMut>(
+    store: S,
+    receiver: ByteStream,
+    deadline: &Arc<Deadline>,
+) -> wasmtime::Result<(StreamReader<u8>, oneshot::Receiver<Result<()>>)> {
+    let (sender, ended) = oneshot::channel();
+    let end = Arc::new(Mutex::new(Some(sender)));
+    let producer = BytesProducer { receiver, end, deadline: Arc::clone(deadline) };
+    Ok((StreamReader::new(store, producer)?, ended))
+}
+
+/// Takes a guest's bytes into a channel.
+struct BytesConsumer {
+    sender: PollSender<Result<Bytes>>,
+    deadline: Arc<Deadline>,
+}
+
+impl<D> StreamConsumer<D> for BytesConsumer {
+    type Item = u8;
+
+    fn poll_consume(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        mut store: StoreContextMut<'_, D>,
+        mut source: Source<'_, u8>,
+        finish: bool,
+    ) -> Poll<wasmtime::Result<StreamResult>> {
+        match self.sender.poll_reserve(cx) {
+            Poll::Ready(Ok(())) => {}
+            Poll::Ready(Err(_)) => return Poll::Ready(Ok(StreamResult::Dropped)),
+            Poll::Pending if finish => return Poll::Ready(Ok(StreamResult::Cancelled)),
+            Poll::Pending => return Poll::Pending,
+        }
+        let ready = source.remaining(&mut store);
+        if ready == 0 {
+            self.sender.abort_send();
+            return Poll::Ready(Ok(StreamResult::Completed));
+        }
+        let mut piece = Vec::with_capacity(ready.min(CHUNK_SIZE));
+        source.read(store, &mut piece)?;
+        self.deadline.touch();
+        Poll::Ready(Ok(match self.sender.send_item(Ok(piece.into())) {
+            Ok(()) => StreamResult::Completed,
+            Err(_) => StreamResult::Dropped,
+        }))
+    }
+}
+
+/// A byte stream that came from a guest: the host's own, or a new one with what the guest writes.
+pub(super) enum FromGuest<T> {
+    /// The host's own channel, handed through.
+    Own(T),
+    /// The guest makes it; its store must be run until then. The sender keeps a place for the last word.
+    Made(T, Tail),
+}
+
+/// What is left to do for a stream that a guest makes.
+pub(super) struct Tail {
+    /// Resolves when the guest has closed its end.
+    pub(super) closed: oneshot::Receiver<()>,
+    /// Resolves when the reader is gone, and can say a last word to it.
+    pub(super) last_word: LastWord,
+}
+
+/// A sender for how it ended.
+pub(super) enum LastWord {
+    Bytes(mpsc::Sender<Result<Bytes>>),
+    Events(mpsc::Sender<Event>),
+}
+
+impl LastWord {
+    /// The reader has gone away.
+    pub(super) async fn abandoned(&self) {
+        match self {
+            Self::Bytes(sender) => sender.closed().await,
+            Self::Events(sender) => sender.closed().await,
+        }
+    }
+
+    /// Ends the stream with an error; a reader that has gone away doesn't hear it.
+    pub(super) async fn fail(self, error: Error) {
+        match self {
+            Self::Bytes(sender) => drop(sender.send(Err(error)).await),
+            Self::Events(sender) => drop(sender.send(Event::Failed(error)).await),
+        }
+    }
+}
+
+/// Tells that a consumer was dropped, which is when the guest has closed its end.
+struct Closing<C> {
+    consumer: C,
+    _closed: oneshot::Sender<()>,
+}
+
+impl<D, C: StreamConsumer<D> + Unpin> StreamConsumer<D> for Closing<C> {
+    type Item = C::Item;
+
+    fn poll_consume(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        store: StoreContextMut<'_, D>,
+        source: Source<'_, C::Item>,
+        finish: bool,
+    ) -> Poll<wasmtime::Result<StreamResult>> {
+        Pin::new(&mut self.consumer).poll_consume(cx, store, source, finish)
+    }
+}
+
+/// Takes a guest's byte stream.
+pub(super) fn bytes_from_guest<S: wasmtime::AsContextMut>(
+    mut store: S,
+    stream: StreamReader<u8>,
+    deadline: &Arc<Deadline>,
+) -> wasmtime::Result<FromGuest<ByteStream>> {
+    let stream = match stream.try_into::<ByteStream>(&mut store) {
+        Ok(own) => return Ok(FromGuest::Own(own)),
+        Err(stream) => stream,
+    };
+    let (sender, receiver) = mpsc::channel(STREAM_DEPTH);
+    let (closed_sender, closed) = oneshot::channel();
+    let last_word = LastWord::Bytes(sender.clone());
+    let consumer = BytesConsumer { sender: PollSender::new(sender), deadline: Arc::clone(deadline) };
+    stream.pipe(&mut store, Closing { consumer, _closed: closed_sender })?;
+    Ok(FromGuest::Made(receiver, Tail { closed, last_word }))
+}
+
+/// Takes a guest's events into a channel.
+struct EventConsumer {
+    sender: PollSender<Event>,
+    deadline: Arc<Deadline>,
+}
+
+impl<D> StreamConsumer<D> for EventConsumer {
+    type Item = wit::Event;
+
+    fn poll_consume(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        store: StoreContextMut<'_, D>,
+        mut source: Source<'_, wit::Event>,
+        finish: bool,
+    ) -> Poll<wasmtime::Result<StreamResult>> {
+        match self.sender.poll_reserve(cx) {
+            Poll::Ready(Ok(())) => {}
+            Poll::Ready(Err(_)) => return Poll::Ready(Ok(StreamResult::Dropped)),
+            Poll::Pending if finish => return Poll::Ready(Ok(StreamResult::Cancelled)),
+            Poll::Pending => return Poll::Pending,
+        }
+        let mut event = None;
+        source.read(store, &mut event)?;
+        let Some(event) = event else {
+            self.sender.abort_send();
+            return Poll::Ready(Ok(StreamResult::Completed));
+        };
+        self.deadline.touch();
+        let event = match event {
+            // The channel's bound counts events, so each must be bounded itself.
+            wit::Event::Stdout(bytes) | wit::Event::Stderr(bytes) if bytes.len() > CHUNK_SIZE => Event::Failed(
+                Error::new(Code::GuestProtocol, format!("the provider sent an output event of {} bytes", bytes.len()))
+                    .hint(format!("a provider must split output into pieces of at most {CHUNK_SIZE} bytes")),
+            ),
+            event => Event::from(event),
+        };
+        let last = matches!(event, Event::Exited(_) | Event::Failed(_));
+        Poll::Ready(Ok(match self.sender.send_item(event) {
+            Ok(()) if !last => StreamResult::Completed,
+            // Nothing may come after the end, so nothing more is read.
+            Ok(()) | Err(_) => StreamResult::Dropped,
+        }))
+    }
+}
+
+/// Takes a guest's event stream.
+pub(super) fn events_from_guest<S: wasmtime::AsContextMut>(
+    mut store: S,
+    stream: StreamReader<wit::Event>,
+    deadline: &Arc<Deadline>,
+) -> wasmtime::Result<FromGuest<mpsc::Receiver<Event>>> {
+    let stream = match stream.try_into::<mpsc::Receiver<Event>>(&mut store) {
+        Ok(own) => return Ok(FromGuest::Own(own)),
+        Err(stream) => stream,
+    };
+    let (sender, receiver) = mpsc::channel(STREAM_DEPTH);
+    let (closed_sender, closed) = oneshot::channel();
+    let last_word = LastWord::Events(sender.clone());
+    let consumer = EventConsumer { sender: PollSender::new(sender), deadline: Arc::clone(deadline) };
+    stream.pipe(&mut store, Closing { consumer, _closed: closed_sender })?;
+    Ok(FromGuest::Made(receiver, Tail { closed, last_word }))
+}
+
+/// Takes a guest's stream of small items, such as signals; with it, for one that the guest makes, when it is closed.
+pub(super) fn channel_from_guest<T, W, S>(
+    mut store: S,
+    stream: StreamReader<W>,
+) -> wasmtime::Result<(mpsc::Receiver<T>, Option<oneshot::Receiver<()>>)>
+where
+    T: From<W> + Send + 'static,
+    W: Lift + Send + Sync + 'static,
+    S: wasmtime::AsContextMut,
+{
+    let stream = match stream.try_into::<mpsc::Receiver<T>>(&mut store) {
+        Ok(own) => return Ok((own, None)),
+        Err(stream) => stream,
+    };
+    let (sender, receiver) = mpsc::channel(STREAM_DEPTH);
+    let (closed_sender, closed) = oneshot::channel();
+    let consumer = ChannelConsumer { sender: PollSender::new(sender), made: PhantomData };
+    stream.pipe(&mut store, Closing { consumer, _closed: closed_sender })?;
+    Ok((receiver, Some(closed)))
+}
+
+/// Takes a guest's items into a channel.
+struct ChannelConsumer<T, W> {
+    sender: PollSender<T>,
+    made: PhantomData<fn() -> W>,
+}
+
+impl<D, T, W> StreamConsumer<D> for ChannelConsumer<T, W>
+where
+    T: From<W> + Send + 'static,
+    W: Lift + Send + Sync + 'static,
+{
+    type Item = W;
+
+    fn poll_consume(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        store: StoreContextMut<'_, D>,
+        mut source: Source<'_, W>,
+        finish: bool,
+    ) -> Poll<wasmtime::Result<StreamResult>> {
+        match self.sender.poll_reserve(cx) {
+            Poll::Ready(Ok(())) => {}
+            Poll::Ready(Err(_)) => return Poll::Ready(Ok(StreamResult::Dropped)),
+            Poll::Pending if finish => return Poll::Ready(Ok(StreamResult::Cancelled)),
+            Poll::Pending => return Poll::Pending,
+        }
+        let mut item = None;
+        source.read(store, &mut item)?;
+        let Some(item) = item else {
+            self.sender.abort_send();
+            return Poll::Ready(Ok(StreamResult::Completed));
+        };
+        Poll::Ready(Ok(match self.sender.send_item(T::from(item)) {
+            Ok(()) => StreamResult::Completed,
+            Err(_) => StreamResult::Dropped,
+        }))
+    }
+}

@@ -1,0 +1,177 @@
+//! What one can do in a sandbox.
+
+use std::sync::Arc;
+
+use bytes::{Bytes, BytesMut};
+
+use super::running::Running;
+use super::table::Entry;
+use crate::engine::Target;
+use crate::env_policy;
+use crate::error::{Code, Error, Result};
+use crate::ids::{SandboxId, Scope};
+use crate::mounts::{Mount, VirtualPath};
+use crate::rewrite::Redactor;
+use crate::values::*;
+
+/// A sandbox that is lent out. Cheap to clone; as long as one is held, the sandbox is in use and stays.
+#[derive(Debug, Clone)]
+pub struct Sandbox {
+    entry: Arc<Entry>,
+}
+
+/// What a running command is given.
+#[derive(Debug, Default)]
+pub struct ExecInput {
+    /// Its standard input; none: end of file at once.
+    pub stdin: Option<ByteStream>,
+    /// Signals to pass on.
+    pub signals: Option<SignalStream>,
+}
+
+impl Sandbox {
+    pub(super) fn new(entry: Arc<Entry>) -> Self {
+        Self { entry }
+    }
+
+    /// Its name.
+    pub fn id(&self) -> &SandboxId {
+        &self.entry.target.sandbox
+    }
+
+    /// Whose it is.
+    pub fn scope(&self) -> &Scope {
+        &self.entry.scope
+    }
+
+    /// What it sees of the host's files.
+    pub fn mounts(&self) -> &[Mount] {
+        self.entry.target.mounts.mounts()
+    }
+
+    /// A path in it; a relative one begins at the workspace.
+    pub fn path(&self, text: &str) -> Result<VirtualPath> {
+        VirtualPath::parse_in(&self.entry.target.mounts.workspace(), text)
+    }
+
+    fn target(&self) -> &Target {
+        &self.entry.target
+    }
+
+    /// Starts a command. Values of `request.env` that are 8 bytes or longer come out of its output as `[redacted]`.
+    pub async fn exec(&self, request: ExecRequest) -> Result<Running> {
+        self.exec_with(request, ExecInput::default()).await
+    }
+
+    /// Starts a command that is given input or signals.
+    pub async fn exec_with(&self, request: ExecRequest, input: ExecInput) -> Result<Running> {
+        env_policy::check_injected(&request.env)?;
+        if request.command.contains('\0') {
+            return Err(Error::invalid_argument("the command holds a NUL character"));
+        }
+        let redactor = Redactor::new(request.env.values().map(String::as_str));
+        let ExecInput { stdin, signals } = input;
+        let entry = &self.entry;
+        let events = entry.provider.exec(self.target(), &entry.instance, &request, stdin, signals).await?;
+        Ok(Running::new(events, redactor, Arc::clone(entry)))
+    }
+
+    /// Opens a file, or a part of it, as a stream. A range of bytes is one of the file as it lies on the disk; whole files and
+    /// lines that an agent wrote as text where paths are translated (isolation `none`) come back as it wrote them.
+    pub async fn read_file(&self, path: &VirtualPath, range: ReadRange) -> Result<Content> {
+        if let ReadRange::Lines { start: 0, .. } | ReadRange::Lines { end: Some(0), .. } = range {
+            return Err(Error::invalid_argument("lines are counted from 1"));
+        }
+        let mut content = self.entry.provider.read_file(self.target(), &self.entry.instance, path, range).await?;
+        if let (Some(written), false) = (&self.entry.written, matches!(range, ReadRange::Bytes { .. })) {
+            content.data = written.translate_back(&self.target().mounts, path, content.data);
+        }
+        Ok(content)
+    }
+
+    /// Reads a file, or a part of it, of at most `limit` bytes.
+    pub async fn read(&self, path: &VirtualPath, range: ReadRange, limit: u64) -> Result<Bytes> {
+        let mut content = self.read_file(path, range).await?;
+        let too_large = |size| {
+            Error::new(
+                Code::TooLarge,
+                format!("{path} has {size} bytes or more, and at most {limit} may be read at once"),
+            )
+            .sizes(size, limit)
+            .hint("read a range of it")
+        };
+        if range == ReadRange::All && content.stat.size > limit {
+            return Err(too_large(content.stat.size));
+        }
+        let mut bytes = BytesMut::new();
+        while let Some(piece) = content.data.recv().await {
+            let piece = piece?;
+            let size = bytes.len() as u64 + piece.len() as u64;
+            if size > limit {
+                return Err(too_large(size));
+            }
+            bytes.extend_from_slice(&piece);
+        }
+        Ok(bytes.freeze())
+    }
+
+    /// Writes a stream into a file, making its parents; returns the number of bytes. If the stream breaks off,
+    /// [`WriteMode::Replace`] and [`WriteMode::CreateNew`] leave things as they were.
+    pub async fn write_file(&self, path: &VirtualPath, data: ByteStream, options: WriteOptions) -> Result<u64> {
+        let data = match &self.entry.written {
+            Some(written) if options.text => written.translate(&self.target().mounts, path, data),
+            Some(written) => {
+                written.forget(path);
+                data
+            }
+            None => data,
+        };
+        self.entry.provider.write_file(self.target(), &self.entry.instance, path, data, options).await
+    }
+
+    /// Writes bytes into a file; see [`write_file`](Self::write_file).
+    pub async fn write(&self, path: &VirtualPath, bytes: impl Into<Bytes>, options: WriteOptions) -> Result<u64> {
+        self.write_file(path, byte_stream(bytes), options).await
+    }
+
+    /// What a path is; a link in the last segment is not followed.
+    pub async fn stat(&self, path: &VirtualPath) -> Result<FileStat> {
+        self.entry.provider.stat(self.target(), &self.entry.instance, path).await
+    }
+
+    /// A directory's entries, sorted.
+    pub async fn list_dir(&self, path: &VirtualPath, options: ListOptions) -> Result<Listing> {
+        check_range("max_depth", options.max_depth, MAX_DEPTH)?;
+        check_range("limit", options.limit, MAX_RESULTS)?;
+        self.entry.provider.list_dir(self.target(), &self.entry.instance, path, options).await
+    }
+
+    /// Paths below `path` that match a pattern.
+    pub async fn glob(&self, path: &VirtualPath, pattern: &str, options: GlobOptions) -> Result<GlobResult> {
+        check_range("max_results", options.max_results, MAX_RESULTS)?;
+        self.entry.provider.glob(self.target(), &self.entry.instance, path, pattern, options).await
+    }
+
+    /// Lines in the files below `path`, or in that file, that match a pattern.
+    pub async fn grep(&self, path: &VirtualPath, pattern: &str, options: GrepOptions) -> Result<GrepResult> {
+        check_range("max_results", options.max_results, MAX_RESULTS)?;
+        self.entry.provider.grep(self.target(), &self.entry.instance, path, pattern, options).await
+    }
+
+    /// Removes a file, a link or an empty directory; with `recursive` a whole one.
+    pub async fn remove(&self, path: &VirtualPath, recursive: bool) -> Result<()> {
+        self.entry.provider.remove(self.target(), &self.entry.instance, path, recursive).await
+    }
+
+    /// Makes a directory and its parents.
+    pub async fn make_dir(&self, path: &VirtualPath) -> Result<()> {
+        self.entry.provider.make_dir(self.target(), &self.entry.instance, path).await
+    }
+}
+
+fn check_range(what: &str, value: u32, most: u32) -> Result<()> {
+    if (1..=most).contains(&value) {
+        return Ok(());
+    }
+    Err(Error::invalid_argument(format!("{what} {value} is out of range")).hint(format!("use 1 to {most}")))
+}

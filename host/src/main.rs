@@ -1,0 +1,7 @@
+//! The `sandgate` command.
+
+mod cli;
+
+fn main() -> std::process::ExitCode {
+    cli::run()
+}
