@@ -22,7 +22,7 @@ test: tools providers test-guests
 SEEDS ?= 200000
 FROM ?= 20000
 soak:
-	SANDGATE_SIM_SEEDS=$(SEEDS) SANDGATE_SIM_FROM=$(FROM) cargo test --locked -p sandgate-tests --test tests \
+	SANDGATE_SIM_SEEDS=$(SEEDS) SANDGATE_SIM_FROM=$(FROM) cargo test --locked -p sandgate-tests --test all \
 		simulation::no_schedule -- --nocapture
 
 ## What CI holds the code to
@@ -53,7 +53,7 @@ test-guests: binary
 
 ## What tests run against: installed where that can be done, or said
 tools:
-	@scripts/tools.sh bwrap rg redis-server busybox
+	@scripts/tools.sh bwrap rg redis-server busybox openssl
 
 clean:
 	cargo clean

@@ -48,7 +48,7 @@ impl std::fmt::Display for Code {
 type Reason = (&'static str, fn(String) -> Error, &'static str);
 
 /// Endings of messages and what they mean. Shells have words of their own for some of them.
-const REASONS: [Reason; 12] = [
+const REASONS: [Reason; 14] = [
     ("No such file or directory", Error::NotFound, "no such file or directory"),
     ("Directory nonexistent", Error::NotFound, "no such file or directory"),
     ("nonexistent directory", Error::NotFound, "no such file or directory"),
@@ -60,6 +60,8 @@ const REASONS: [Reason; 12] = [
     ("Not a directory", Error::NotADirectory, "not a directory"),
     ("File exists", Error::AlreadyExists, "it exists already"),
     ("Directory not empty", Error::AlreadyExists, "the directory is not empty; remove it recursively"),
+    ("Too many levels of symbolic links", Error::PathEscapes, "it leads through too many links, or in circles"),
+    ("Symbolic link loop", Error::PathEscapes, "it leads through too many links, or in circles"),
     ("File name too long", Error::InvalidArgument, "the name is too long"),
 ];
 

@@ -12,6 +12,10 @@ use super::script::script;
 use crate::error::Result;
 use crate::values::{Error, WriteMode, WriteOptions};
 
+/// How many names are tried: more than commands run in one sandbox at the same time, and few enough that a directory
+/// that can't be written is told soon.
+const MAX_TRIES: u32 = 300;
+
 /// A file beside the target, filled.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Upload {
@@ -52,25 +56,30 @@ pub(super) fn upload_script(target: &Target, options: WriteOptions) -> Result<St
     if target.is_root() {
         return Err(Error::IsADirectory("/: it is a directory, not a file".into()));
     }
-    // The new file is made with noclobber, so that two writers never share one. What will replace a file is hidden from
+    // The new file is made with noclobber, so that two writers never share one. Where every command has a process
+    // namespace of its own, many have the same number `$$`, and a name that was taken may be free again by now: so a
+    // failure is no reason to look closer, but to try the next name. What will replace a file is hidden from
     // others until it has that file's mode; any other keeps the mode that the user's umask gives to a new file.
     let body = format!(
         "{resolve}\n\
-         mkdir -p -- \"$d/\" || exit 1\n\
+         mkdir -p -- \"$d/\" || {{\n\
+         while [ -n \"$d\" ] && [ ! -e \"$d\" ]; do d=${{d%/*}}; done\n\
+         [ -d \"$d/\" ] || exit {not_a_directory}; exit 1; }}\n\
          i=0; f=\n\
          trap '[ -z \"$f\" ] || rm -f -- \"$f\"' EXIT\n\
          trap 'exit 1' HUP INT TERM PIPE\n\
          while :; do\n\
          n=$d/.upload-$$-$i.part\n\
          if ( if [ -e \"$t\" ]; then umask 077; fi; set -C; : >\"$n\" ) 2>/dev/null; then f=$n; break; fi\n\
-         if [ $i -lt 100 ] && {{ [ -e \"$n\" ] || [ -L \"$n\" ]; }}; then i=$((i + 1)); continue; fi\n\
-         : >>\"$n\"; exit 1\n\
+         i=$((i + 1))\n\
+         if [ $i -gt {MAX_TRIES} ]; then ( set -C; : >\"$n\" ) && f=$n && break; exit 1; fi\n\
          done\n\
          cat >\"$f\" || exit 1\n\
          s=$(stat -c %s -- \"$f\") || exit 1\n\
          printf '%s %s\\n' \"$$-$i\" \"$s\" || exit 1\n\
          f=",
         resolve = resolve(options),
+        not_a_directory = Code::NotADirectory,
     );
     Ok(script(target, &["cat", "mkdir", "readlink", "rm", "stat"], &body))
 }

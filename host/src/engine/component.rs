@@ -7,6 +7,8 @@ use wasmtime::Engine;
 use wasmtime::component::{Component, Linker};
 
 use super::bindings::{ExportsPre, log, process, settings, types, workspace};
+use super::runtime::Runtime;
+use super::sizes;
 use super::state::{CallState, Capabilities, Granted};
 use crate::error::{Code, Error, Result};
 use crate::ids::ProviderName;
@@ -55,18 +57,28 @@ pub struct Interfaces {
 }
 
 /// Compiles (or takes from the cache).
-pub(super) fn compile(engine: &Engine, name: &str, bytes: &[u8]) -> Result<Component> {
-    Component::new(engine, bytes).map_err(|error| {
+pub(super) fn compile(runtime: &Runtime, name: &str, bytes: &[u8]) -> Result<Component> {
+    sizes::check(runtime.options(), name, bytes)?;
+    let engine = runtime.engine();
+    if let Some(found) = runtime.cache().and_then(|cache| cache.get(engine, bytes)) {
+        return Ok(found);
+    }
+    // Bytes only: `Component::new` would take text as well.
+    let component = Component::from_binary(engine, bytes).map_err(|error| {
         let cause = error.root_cause().to_string();
-        // wasmtime words all of these as "… exceeds …"; the pool is sized by our own settings.
-        if cause.contains("exceed") || cause.contains("minimum") {
-            Error::new(Code::ComponentTooLarge, format!("the component of provider {name} needs more than the engine allows: {cause}"))
-                .hint("raise engine.memory_limit_mib (a page is 64 KiB) or engine.table_elements, or set engine.pooling = \"off\"")
+        // How the pool words what does not fit into it, such as too many memories or tables of one component.
+        if cause.contains("exceed") {
+            let text = format!("the component of provider {name} does not fit into the instance pool: {cause}");
+            Error::new(Code::ComponentTooLarge, text).hint("set engine.pooling = \"off\", or build a smaller provider")
         } else {
             Error::new(Code::ComponentInvalid, format!("the component of provider {name} does not compile: {error:#}"))
                 .hint("build it with wit-bindgen 0.61 and wit-component 0.258, or a toolchain of that time")
         }
-    })
+    })?;
+    if let Some(cache) = runtime.cache() {
+        cache.put(engine, bytes, &component);
+    }
+    Ok(component)
 }
 
 /// What a compiled component imports and exports.

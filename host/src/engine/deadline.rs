@@ -28,6 +28,11 @@ impl Deadline {
         self.meter.reset();
     }
 
+    /// Bytes moved outside of the guest: the clock begins anew, the CPU budget does not.
+    pub(super) fn moved(&self) {
+        *self.last.lock() = Instant::now();
+    }
+
     /// The limit.
     pub(super) fn limit(&self) -> Duration {
         self.limit

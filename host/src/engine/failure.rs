@@ -6,6 +6,7 @@ use wasmtime::Trap;
 
 use super::limits::CpuSpent;
 use super::state::CallState;
+use super::streams::SourceBroke;
 use crate::error::{Code, Error};
 
 /// Who failed at what.
@@ -22,6 +23,9 @@ impl Blame {
         let Self { provider, operation } = self;
         tracing::debug!(provider, operation, ?error, "the guest failed");
         let begin = format!("provider {provider} failed in {operation}");
+        if let Some(SourceBroke(cause)) = error.downcast_ref::<SourceBroke>() {
+            return cause.clone();
+        }
         if let Some(spent) = error.downcast_ref::<CpuSpent>() {
             return Error::new(Code::GuestCpu, format!("{begin}: {spent}"))
                 .hint("it computes without end, or engine.cpu_ms is too low for it");

@@ -33,7 +33,7 @@ fn take_bytes<T: Send + 'static>(accessor: &Accessor<T, Capabilities>, stream: S
         match bytes_from_guest(&mut access, stream, &deadline).map_err(broken)? {
             FromGuest::Own(own) => Ok(own),
             FromGuest::Made(made, tail) => {
-                access.get().open_streams.push(tail.closed);
+                access.get().open_streams.extend(tail.closed);
                 Ok(made)
             }
         }

@@ -5,7 +5,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::task::{Context, Poll};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use wasmtime::{ResourceLimiter, Store, UpdateDeadline};
 
@@ -13,52 +13,65 @@ use wasmtime::{ResourceLimiter, Store, UpdateDeadline};
 /// hold up the others on its thread, long enough that the ticks cost nothing.
 pub(super) const TICK: Duration = Duration::from_millis(10);
 
-/// Counts the time in which a call's future was polled, which is the time in which its guest (and the little host code
-/// between) ran; waiting for a host call is free.
+/// Counts the CPU time that the polls of a call's future take, which is what its guest (and the little host code between)
+/// computes; waiting for a host call is free, and so is a busy machine.
 ///
 /// Epochs alone can't tell: they pass while a guest waits, too.
 #[derive(Debug)]
 pub(super) struct CpuMeter {
-    base: Instant,
     used: AtomicU64,
-    /// When the poll that runs now began, in nanoseconds since `base`, plus 1; 0: not running.
+    /// The polling thread's CPU time when the poll that runs now began, in nanoseconds plus 1; 0: not running.
     running_since: AtomicU64,
+    /// The budget begins anew. Only the polling thread may say what time it is for it.
+    anew: AtomicBool,
     budget: Duration,
+}
+
+/// The CPU time of this thread, in nanoseconds.
+fn thread_time() -> u64 {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    let (seconds, nanoseconds) = (time.tv_sec.unsigned_abs(), time.tv_nsec.unsigned_abs());
+    seconds.saturating_mul(1_000_000_000).saturating_add(nanoseconds)
 }
 
 impl CpuMeter {
     pub(super) fn new(budget: Duration) -> Arc<Self> {
-        Arc::new(Self { base: Instant::now(), used: AtomicU64::new(0), running_since: AtomicU64::new(0), budget })
-    }
-
-    fn now(&self) -> u64 {
-        u64::try_from(self.base.elapsed().as_nanos()).unwrap_or(u64::MAX - 1)
+        Arc::new(Self {
+            used: AtomicU64::new(0),
+            running_since: AtomicU64::new(0),
+            anew: AtomicBool::new(false),
+            budget,
+        })
     }
 
     fn start(&self) {
-        self.running_since.store(self.now() + 1, Ordering::Relaxed);
+        self.running_since.store(thread_time() + 1, Ordering::Relaxed);
+    }
+
+    /// Adds what the poll that runs now has taken so far. Called on the polling thread.
+    fn count(&self) -> u64 {
+        let now = thread_time() + 1;
+        let since = self.running_since.swap(now, Ordering::Relaxed);
+        if self.anew.swap(false, Ordering::Relaxed) {
+            self.used.store(0, Ordering::Relaxed);
+        } else if since > 0 {
+            self.used.fetch_add(now.saturating_sub(since), Ordering::Relaxed);
+        }
+        self.used.load(Ordering::Relaxed)
     }
 
     fn stop(&self) {
-        let since = self.running_since.swap(0, Ordering::Relaxed);
-        if since > 0 {
-            self.used.fetch_add((self.now() + 1).saturating_sub(since), Ordering::Relaxed);
-        }
+        self.count();
+        self.running_since.store(0, Ordering::Relaxed);
     }
 
-    /// Begin anew: the guest delivered something, or another call begins.
+    /// Begin anew: the guest delivered something, or another call begins. Called from anywhere.
     pub(super) fn reset(&self) {
-        self.used.store(0, Ordering::Relaxed);
-        if self.running_since.load(Ordering::Relaxed) > 0 {
-            self.start();
-        }
+        self.anew.store(true, Ordering::Relaxed);
     }
 
     fn spent(&self) -> bool {
-        let since = self.running_since.load(Ordering::Relaxed);
-        let current = if since > 0 { (self.now() + 1).saturating_sub(since) } else { 0 };
-        let used = self.used.load(Ordering::Relaxed).saturating_add(current);
-        u128::from(used) > self.budget.as_nanos()
+        u128::from(self.count()) > self.budget.as_nanos()
     }
 }
 
@@ -117,6 +130,11 @@ impl Limiter {
         Arc::clone(&self.refused)
     }
 
+    /// Another call begins: what an earlier one was refused says nothing about it.
+    pub(super) fn forget(&self) {
+        self.refused.store(false, Ordering::Relaxed);
+    }
+
     fn allow(&self, desired: usize, limit: usize) -> bool {
         let fits = desired <= limit;
         if !fits {
@@ -140,20 +158,29 @@ impl ResourceLimiter for Limiter {
 mod tests {
     use super::*;
 
-    #[test]
-    fn only_polled_time_counts() {
-        let meter = CpuMeter::new(Duration::from_millis(20));
-        assert!(!meter.spent());
-        meter.start();
-        let begun = Instant::now();
-        while begun.elapsed() < Duration::from_millis(25) {
+    /// Computes until this thread has used so much CPU time.
+    fn compute(time: Duration) {
+        let begun = thread_time();
+        while u128::from(thread_time() - begun) < time.as_nanos() {
             std::hint::spin_loop();
         }
+    }
+
+    #[test]
+    fn only_time_that_is_computed_in_polls_counts() {
+        let meter = CpuMeter::new(Duration::from_millis(20));
+        compute(Duration::from_millis(25));
+        meter.start();
+        assert!(!meter.spent(), "what came before the poll is not its own");
+        compute(Duration::from_millis(25));
         assert!(meter.spent(), "a poll that goes on counts");
         meter.stop();
-        assert!(meter.spent());
+        meter.start();
+        assert!(meter.spent(), "polls add up");
         meter.reset();
         assert!(!meter.spent(), "progress gives a new budget");
+        compute(Duration::from_millis(25));
+        assert!(meter.spent());
     }
 
     #[test]

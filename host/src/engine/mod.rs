@@ -4,6 +4,7 @@
 //! instance with that call's grants in its store, which ends with the call and its streams.
 
 mod bindings;
+mod cache;
 mod component;
 mod convert;
 mod deadline;
@@ -13,6 +14,7 @@ mod inspect;
 mod limits;
 mod provider;
 mod runtime;
+mod sizes;
 mod state;
 mod streams;
 

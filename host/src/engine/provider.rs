@@ -1,12 +1,11 @@
 //! A loaded provider: one method for each function that it exports.
 
-use std::num::NonZeroUsize;
 use std::sync::Arc;
 
 use futures::future::BoxFuture;
 use lru::LruCache;
 use parking_lot::Mutex;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
 use wasmtime::component::Accessor;
 use wasmtime::{PoolConcurrencyLimitError, Store};
 
@@ -18,10 +17,12 @@ use super::failure::Blame;
 use super::limits::{CpuMeter, Limiter, Metered, interrupt};
 use super::runtime::{Place, Runtime};
 use super::state::{CallState, Granted, Target};
-use super::streams::{FromGuest, Tail, bytes_from_guest, bytes_to_guest, events_from_guest, to_guest};
+use super::streams::{
+    FromGuest, LastWord, Tail, bytes_from_guest, bytes_to_guest, events_from_guest, next_wanted, relayed, to_guest,
+};
 use crate::error::{Code, Error, Result};
 use crate::ids::{SandboxId, Scope};
-use crate::mounts::VirtualPath;
+use crate::mounts::{MountTable, VirtualPath};
 use crate::values::*;
 
 /// The most bytes of an instance record.
@@ -48,7 +49,8 @@ pub struct Provider {
     granted: Arc<Granted>,
     description: Description,
     interfaces: Interfaces,
-    idle: Mutex<Option<LruCache<SandboxId, Idle>>>,
+    /// Bounded by the runtime's places for idle instances.
+    idle: Mutex<LruCache<SandboxId, Idle>>,
 }
 
 impl std::fmt::Debug for Provider {
@@ -64,6 +66,10 @@ impl std::fmt::Debug for Provider {
 struct Idle {
     store: Store<CallState>,
     exports: Exports,
+    /// Whose it was. A sandbox of the same name that is made later has a table of its own, and gets nothing of this one,
+    /// even if a call of the old one ended after its end.
+    mounts: Arc<MountTable>,
+    place: OwnedSemaphorePermit,
 }
 
 /// An instance at work. The order of the fields is the order of their end: the place is free when the store is gone.
@@ -83,14 +89,13 @@ impl Provider {
         let (pre, interfaces) = tokio::task::spawn_blocking({
             let (runtime, granted) = (Arc::clone(runtime), Arc::clone(&granted));
             move || {
-                let compiled = component::compile(runtime.engine(), granted.provider.as_str(), &bytes)?;
+                let compiled = component::compile(&runtime, granted.provider.as_str(), &bytes)?;
                 let pre = component::link(runtime.engine(), &compiled, &granted)?;
                 Ok::<_, Error>((pre, component::interfaces(runtime.engine(), &compiled)))
             }
         })
         .await
         .map_err(|error| Error::internal(format!("the compiler broke: {error}")))??;
-        let idle = NonZeroUsize::new(runtime.options().idle_instances).map(LruCache::new);
         let unknown = Description {
             name: granted.provider.to_string(),
             version: "(unknown version)".to_owned(),
@@ -103,7 +108,7 @@ impl Provider {
             granted,
             description: unknown,
             interfaces,
-            idle: Mutex::new(idle),
+            idle: Mutex::new(LruCache::unbounded()),
         };
         let described: lifecycle::Description = provider
             .simple("describe", None, |accessor, exports| {
@@ -137,8 +142,7 @@ impl Provider {
     /// An instance for a call: the one that the sandbox left, or a fresh one.
     async fn session(&self, operation: &'static str, target: Option<&Target>) -> Result<Session> {
         let place = self.runtime.enter().await?;
-        let left = target.and_then(|target| self.idle.lock().as_mut().and_then(|idle| idle.pop(&target.sandbox)));
-        if let Some(Idle { mut store, exports }) = left {
+        if let Some(Idle { mut store, exports, .. }) = target.and_then(|target| self.left_by(target)) {
             store.data_mut().begin(target);
             store.set_epoch_deadline(1);
             return Ok(Session { store, exports, place });
@@ -147,12 +151,17 @@ impl Provider {
         let meter = CpuMeter::new(options.cpu_limit);
         let deadline = Deadline::new(options.call_timeout, Arc::clone(&meter));
         let limiter = Limiter::new(options.memory_limit, options.table_elements);
-        let mut state = CallState::new(limiter, Arc::clone(&meter), deadline, Arc::clone(&self.granted));
+        let mut state = CallState::new(limiter, Arc::clone(&meter), Arc::clone(&deadline), Arc::clone(&self.granted));
         state.begin(target);
         let mut store = Store::new(self.runtime.engine(), state);
         store.limiter(|state| &mut state.limiter);
         interrupt(&mut store, Arc::clone(&meter));
-        let instantiated = Metered::new(meter, self.pre.instantiate_async(&mut store)).await;
+        // A start function may call what it was granted, and wait there.
+        let instantiated = tokio::select! {
+            biased;
+            instantiated = Metered::new(meter, self.pre.instantiate_async(&mut store)) => instantiated,
+            () = deadline.expired() => return Err(self.blame(operation).timeout(deadline.limit())),
+        };
         let exports = instantiated.map_err(|error| {
             if error.is::<PoolConcurrencyLimitError>() {
                 self.runtime.busy("the instance pool is exhausted".to_owned())
@@ -170,18 +179,33 @@ impl Provider {
         if !store.data().open_streams.is_empty() {
             return;
         }
-        if let Some(idle) = self.idle.lock().as_mut() {
-            // What it pushes out ends here, outside of any call.
-            let _ = idle.push(target.sandbox, Idle { store, exports });
+        // What it takes the place of ends here, outside of the lock and of any call.
+        let mut replaced = Vec::new();
+        {
+            let mut idle = self.idle.lock();
+            let spare = self.runtime.idle_place().or_else(|| {
+                let (_, Idle { store, place, .. }) = idle.pop_lru()?;
+                replaced.push(store);
+                Some(place)
+            });
+            if let Some(spare) = spare {
+                let kept = Idle { store, exports, mounts: target.mounts, place: spare };
+                replaced.extend(idle.push(target.sandbox, kept).map(|(_, idle)| idle.store));
+            }
         }
-        drop(place);
+        drop((replaced, place));
+    }
+
+    /// The instance that a sandbox's last call left.
+    fn left_by(&self, target: &Target) -> Option<Idle> {
+        let left = self.idle.lock().pop(&target.sandbox);
+        left.filter(|left| Arc::ptr_eq(&left.mounts, &target.mounts))
     }
 
     /// Forgets what is kept for a sandbox.
     pub fn forget(&self, sandbox: &SandboxId) {
-        if let Some(idle) = self.idle.lock().as_mut() {
-            idle.pop(sandbox);
-        }
+        let left = self.idle.lock().pop(sandbox);
+        drop(left);
         if let Some(processes) = &self.granted.process {
             processes.end_sandbox(sandbox);
         }
@@ -220,34 +244,34 @@ impl Provider {
         answer
     }
 
-    /// Goes on running an instance whose guest still makes or reads streams, until they are done or nobody wants them.
-    fn go_on(&self, blame: Blame, mut session: Session, tail: Option<Tail>) {
-        let open = std::mem::take(&mut session.store.data_mut().open_streams);
+    /// Goes on running an instance whose guest still makes a stream, until it is done or nobody wants it.
+    fn go_on(&self, blame: Blame, session: Session, tail: Tail) {
         tokio::spawn(async move {
+            let mut session = session;
             let meter = Arc::clone(&session.store.data().meter);
-            let (mut closed, last_word) = tail.map_or((None, None), |tail| (Some(tail.closed), Some(tail.last_word)));
-            let all_closed = async {
-                if let Some(closed) = &mut closed {
-                    // An error is how the other side says that it is closed.
-                    let _ = closed.await;
-                }
-                for stream in open {
+            let patience = session.store.data().deadline.limit();
+            let Tail { closed, last_word } = tail;
+            let all_closed = async move {
+                // An error is how the other side says that it is closed.
+                let mut closed = closed.into_iter();
+                if let Some(stream) = closed.next() {
                     let _ = stream.await;
                 }
+                // What belongs to the stream is due at its end; whoever waits for it hears that it never came.
+                let rest = async {
+                    for other in closed {
+                        let _ = other.await;
+                    }
+                };
+                let _ = tokio::time::timeout(patience, rest).await;
             };
             let running = Metered::new(meter, session.store.run_concurrent(async move |_| all_closed.await));
-            let abandoned = async {
-                match &last_word {
-                    Some(reader) => reader.abandoned().await,
-                    None => std::future::pending().await,
-                }
-            };
             let ended = tokio::select! {
                 biased;
                 ended = running => ended,
-                () = abandoned => return,
+                () = last_word.abandoned() => return,
             };
-            if let (Err(error), Some(last_word)) = (ended, last_word) {
+            if let Err(error) = ended {
                 let failure = blame.failure(&error, session.store.data());
                 drop(session);
                 last_word.fail(failure).await;
@@ -256,21 +280,29 @@ impl Provider {
     }
 
     /// Hands out a stream and sees to what must go on behind it.
-    fn hand_out<S>(&self, blame: Blame, session: Session, stream: FromGuest<S>, reusable: bool) -> S {
-        match stream {
-            FromGuest::Own(own) => {
-                if !session.store.data().open_streams.is_empty() {
-                    self.go_on(blame, session, None);
-                } else if reusable {
+    fn hand_out<T>(
+        &self,
+        blame: Blame,
+        session: Session,
+        stream: FromGuest<mpsc::Receiver<T>>,
+        reusable: bool,
+    ) -> mpsc::Receiver<T>
+    where
+        T: Send + 'static,
+        LastWord: From<mpsc::Sender<T>>,
+    {
+        let (made, tail) = match stream {
+            FromGuest::Own(own) if session.store.data().open_streams.is_empty() => {
+                if reusable {
                     self.keep(session);
                 }
-                own
+                return own;
             }
-            FromGuest::Made(made, tail) => {
-                self.go_on(blame, session, Some(tail));
-                made
-            }
-        }
+            FromGuest::Own(own) => relayed(own),
+            FromGuest::Made(made, tail) => (made, tail),
+        };
+        self.go_on(blame, session, tail);
+        made
     }
 
     /// Makes a sandbox.
@@ -391,17 +423,20 @@ impl Provider {
                     };
                     accessor.with(|mut access| {
                         let deadline = Arc::clone(&access.get().deadline);
-                        let data = bytes_from_guest(&mut access, content.data, &deadline)?;
-                        let done = match data {
+                        let mut data = bytes_from_guest(&mut access, content.data, &deadline)?;
+                        let done = match &mut data {
                             // The host sees the end of its own stream itself.
                             FromGuest::Own(_) => {
                                 let mut done = content.done;
                                 done.close(&mut access)?;
                                 None
                             }
-                            FromGuest::Made(..) => {
+                            FromGuest::Made(_, tail) => {
                                 let (sender, receiver) = oneshot::channel();
-                                content.done.pipe(&mut access, DoneConsumer(Some(sender)))?;
+                                let (closed_sender, closed) = oneshot::channel();
+                                tail.closed.push(closed);
+                                let consumer = DoneConsumer { word: Some(sender), _closed: closed_sender };
+                                content.done.pipe(&mut access, consumer)?;
                                 Some(receiver)
                             }
                         };
@@ -431,12 +466,12 @@ impl Provider {
         let (instance, path) = (instance.0.clone(), path.to_string());
         // A stream that breaks off is an error to the host, and the guest must not take it for the end of the file.
         let (broken_sender, broken) = oneshot::channel();
-        let data = watch_for_errors(data, broken_sender);
         let (blame, target) = (self.blame("write-file"), Some(target));
         let written = self.run(&blame, target, move |accessor, exports| {
             Box::pin(async move {
                 let data = accessor.with(|mut access| {
                     let deadline = Arc::clone(&access.get().deadline);
+                    let data = watch_for_errors(data, broken_sender, Arc::clone(&deadline));
                     bytes_to_guest(&mut access, data, &deadline)
                 })?;
                 let sandbox = exports.sandgate_provider_sandbox();
@@ -566,7 +601,11 @@ fn create_request(target: &Target, scope: &Scope, deployment: &str) -> lifecycle
 }
 
 /// Takes a guest's word on how its stream ended.
-struct DoneConsumer(Option<oneshot::Sender<Answer<()>>>);
+struct DoneConsumer {
+    word: Option<oneshot::Sender<Answer<()>>>,
+    /// Dropped when the guest has written it, or never will.
+    _closed: oneshot::Sender<()>,
+}
 
 impl<D> wasmtime::component::FutureConsumer<D> for DoneConsumer {
     type Item = Answer<()>;
@@ -580,7 +619,7 @@ impl<D> wasmtime::component::FutureConsumer<D> for DoneConsumer {
     ) -> std::task::Poll<wasmtime::Result<()>> {
         let mut value = None;
         source.read(store, &mut value)?;
-        if let (Some(sender), Some(value)) = (self.0.take(), value) {
+        if let (Some(sender), Some(value)) = (self.word.take(), value) {
             let _ = sender.send(value);
         }
         std::task::Poll::Ready(Ok(()))
@@ -591,11 +630,14 @@ impl<D> wasmtime::component::FutureConsumer<D> for DoneConsumer {
 fn checked_end(mut data: ByteStream, done: oneshot::Receiver<Answer<()>>) -> ByteStream {
     let (sender, receiver) = mpsc::channel(STREAM_DEPTH);
     tokio::spawn(async move {
-        while let Some(piece) = data.recv().await {
+        while let Some(piece) = next_wanted(&mut data, &sender).await {
             let failed = piece.is_err();
             if sender.send(piece).await.is_err() || failed {
                 return;
             }
+        }
+        if sender.is_closed() {
+            return;
         }
         let end = match done.await {
             Ok(Ok(())) => return,
@@ -608,10 +650,12 @@ fn checked_end(mut data: ByteStream, done: oneshot::Receiver<Answer<()>>) -> Byt
 }
 
 /// Passes a stream on and reports the error that ends it, if one does, before anyone else can see the end.
-fn watch_for_errors(mut data: ByteStream, broken: oneshot::Sender<Error>) -> ByteStream {
+/// Every piece is a sign of progress, also where the guest hands the stream through and sees nothing of it.
+fn watch_for_errors(mut data: ByteStream, broken: oneshot::Sender<Error>, deadline: Arc<Deadline>) -> ByteStream {
     let (sender, receiver) = mpsc::channel(STREAM_DEPTH);
     tokio::spawn(async move {
-        while let Some(piece) = data.recv().await {
+        while let Some(piece) = next_wanted(&mut data, &sender).await {
+            deadline.moved();
             match piece {
                 Ok(piece) => {
                     if sender.send(Ok(piece)).await.is_err() {

@@ -1,15 +1,15 @@
 //! One wasmtime engine for all providers: allocation, the compile cache, the ticker, and how many calls may run.
 
-use std::os::unix::fs::{DirBuilderExt, MetadataExt};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
-use wasmtime::{Cache, CacheConfig, Config, Engine, EngineWeak, InstanceAllocationStrategy, PoolingAllocationConfig};
+use wasmtime::{Config, Engine, EngineWeak, InstanceAllocationStrategy, PoolingAllocationConfig};
 
+use super::cache::CompileCache;
 use super::limits::TICK;
 use crate::error::{Code, Error, Result};
 
@@ -42,7 +42,7 @@ pub struct EngineOptions {
     pub queue: usize,
     /// How long one waits.
     pub queue_timeout: Duration,
-    /// How many instances are kept for the next call of the same sandbox; 0: none.
+    /// How many instances, of all providers together, are kept for the next call of the same sandbox; 0: none.
     pub idle_instances: usize,
     /// The most stack of a guest, in bytes.
     pub stack: usize,
@@ -87,11 +87,20 @@ const INSTANCE_SIZE: usize = 1 << 20;
 pub struct Runtime {
     engine: Engine,
     options: EngineOptions,
+    cache: Option<CompileCache>,
     /// Why there is no pool, if there is none.
     pooling_off: Option<String>,
     calls: Arc<Semaphore>,
+    /// For the idle instances of all providers together, since the pool has room for so many.
+    idle: Arc<Semaphore>,
     waiting: AtomicUsize,
     ticker: Arc<Ticker>,
+}
+
+impl Drop for Runtime {
+    fn drop(&mut self) {
+        self.ticker.close();
+    }
 }
 
 impl std::fmt::Debug for Runtime {
@@ -103,8 +112,8 @@ impl std::fmt::Debug for Runtime {
 impl Runtime {
     /// Starts the engine.
     pub fn new(options: EngineOptions) -> Result<Arc<Self>> {
-        let cache = options.cache_dir.as_deref().and_then(open_cache);
-        let config = |pooled: bool| base_config(&options, cache.clone(), pooled);
+        let cache = options.cache_dir.as_deref().and_then(CompileCache::open);
+        let config = |pooled: bool| base_config(&options, pooled);
         let (engine, pooling_off) = match options.pooling {
             Pooling::Off => (Engine::new(&config(false)), Some("off by configuration".to_owned())),
             Pooling::On => (Engine::new(&config(true)), None),
@@ -127,11 +136,16 @@ impl Runtime {
         })?;
         let ticker = Ticker::start(engine.weak())?;
         let calls = Arc::new(Semaphore::new(options.max_instances));
-        Ok(Arc::new(Self { engine, options, pooling_off, calls, waiting: AtomicUsize::new(0), ticker }))
+        let idle = Arc::new(Semaphore::new(options.idle_instances));
+        Ok(Arc::new(Self { engine, options, cache, pooling_off, calls, idle, waiting: AtomicUsize::new(0), ticker }))
     }
 
     pub(super) fn engine(&self) -> &Engine {
         &self.engine
+    }
+
+    pub(super) fn cache(&self) -> Option<&CompileCache> {
+        self.cache.as_ref()
     }
 
     /// How it was started.
@@ -173,6 +187,11 @@ impl Runtime {
         }
     }
 
+    /// A place for an instance that waits for its sandbox's next call, if one is free.
+    pub(super) fn idle_place(&self) -> Option<OwnedSemaphorePermit> {
+        Arc::clone(&self.idle).try_acquire_owned().ok()
+    }
+
     pub(super) fn busy(&self, why: String) -> Error {
         Error::new(
             Code::Busy,
@@ -196,13 +215,12 @@ impl Drop for Place {
     }
 }
 
-fn base_config(options: &EngineOptions, cache: Option<Cache>, pooled: bool) -> Config {
+fn base_config(options: &EngineOptions, pooled: bool) -> Config {
     let mut config = Config::new();
     config.epoch_interruption(true);
     config.max_wasm_stack(options.stack);
     // Room for host code below the guest's own stack.
     config.async_stack_size(options.stack + (512 << 10));
-    config.cache(cache);
     if pooled {
         let calls = u32::try_from(options.max_instances + options.idle_instances + SPARE_INSTANCES).unwrap_or(u32::MAX);
         let mut pool = PoolingAllocationConfig::new();
@@ -225,48 +243,18 @@ fn base_config(options: &EngineOptions, cache: Option<Cache>, pooled: bool) -> C
     config
 }
 
-/// Opens the compile cache, if its folder is ours alone: what lies in there is run as native code.
-fn open_cache(folder: &Path) -> Option<Cache> {
-    let usable = private_folder(folder).and_then(|()| {
-        let mut config = CacheConfig::new();
-        config.with_directory(folder);
-        Cache::new(config).map_err(|error| format!("{error:#}"))
-    });
-    match usable {
-        Ok(cache) => Some(cache),
-        Err(reason) => {
-            tracing::warn!(folder = %folder.display(), reason, "no compile cache: components are compiled at every start");
-            None
-        }
-    }
-}
-
-/// Makes a folder that only we can write, or says why it is none.
-fn private_folder(folder: &Path) -> Result<(), String> {
-    std::fs::DirBuilder::new()
-        .recursive(true)
-        .mode(0o700)
-        .create(folder)
-        .map_err(|error| format!("it can't be made: {error}"))?;
-    let found = std::fs::symlink_metadata(folder).map_err(|error| error.to_string())?;
-    if !found.is_dir() {
-        return Err("it is not a folder".into());
-    }
-    let us = rustix::process::geteuid().as_raw();
-    if found.uid() != us {
-        return Err(format!("it belongs to user {}, not to us ({us})", found.uid()));
-    }
-    if found.mode() & 0o077 != 0 {
-        return Err(format!("others can enter it (mode {:o}); chmod 700 it", found.mode() & 0o777));
-    }
-    Ok(())
-}
-
 /// Moves the engine's epoch on while calls run, from a thread of its own; sleeps while none does.
 #[derive(Debug, Default)]
 struct Ticker {
-    running: Mutex<usize>,
+    work: Mutex<Work>,
     wake: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct Work {
+    running: usize,
+    /// The runtime is gone; streams of its last calls may still run.
+    closed: bool,
 }
 
 impl Ticker {
@@ -280,12 +268,11 @@ impl Ticker {
                     // Both handles are weak, so that the thread ends with the runtime.
                     let (Some(ticker), Some(engine)) = (weak.upgrade(), engine.upgrade()) else { return };
                     engine.increment_epoch();
-                    let mut running = ticker.running.lock();
-                    if *running == 0 {
-                        // Not for ever: nobody wakes us when the runtime is dropped.
-                        ticker.wake.wait_for(&mut running, Duration::from_secs(5));
+                    let mut work = ticker.work.lock();
+                    while work.running == 0 && !work.closed {
+                        ticker.wake.wait(&mut work);
                     }
-                    drop(running);
+                    drop(work);
                     drop((ticker, engine));
                     std::thread::sleep(TICK);
                 }
@@ -295,15 +282,21 @@ impl Ticker {
     }
 
     fn enter(&self) {
-        let mut running = self.running.lock();
-        *running += 1;
-        if *running == 1 {
+        let mut work = self.work.lock();
+        work.running += 1;
+        if work.running == 1 {
             self.wake.notify_one();
         }
     }
 
     fn leave(&self) {
-        *self.running.lock() -= 1;
+        self.work.lock().running -= 1;
+    }
+
+    /// Lets the thread, and with it the engine and its pool, end as soon as nothing runs any more.
+    fn close(&self) {
+        self.work.lock().closed = true;
+        self.wake.notify_one();
     }
 }
 
@@ -339,17 +332,6 @@ mod tests {
         assert!(error.to_string().contains("1 calls are waiting"), "{error}");
         drop(place);
         waiting.await.unwrap().unwrap();
-    }
-
-    #[test]
-    fn a_cache_folder_that_others_can_write_is_not_used() {
-        use std::os::unix::fs::PermissionsExt;
-        let folder = tempfile::tempdir().unwrap();
-        let cache = folder.path().join("cache");
-        assert!(open_cache(&cache).is_some());
-        std::fs::set_permissions(&cache, std::fs::Permissions::from_mode(0o770)).unwrap();
-        assert!(private_folder(&cache).unwrap_err().contains("chmod 700"));
-        assert!(open_cache(&cache).is_none());
     }
 
     #[test]

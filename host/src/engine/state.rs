@@ -73,6 +73,7 @@ impl CallState {
         self.target = target.cloned();
         self.log_lines = LOG_LINES;
         self.open_streams.clear();
+        self.limiter.forget();
         self.deadline.touch();
     }
 
@@ -114,4 +115,45 @@ pub(super) struct Capabilities;
 
 impl HasData for Capabilities {
     type Data<'a> = &'a mut CallState;
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::error::Code;
+    use crate::mounts::VirtualPath;
+
+    #[test]
+    fn a_call_without_a_sandbox_or_a_grant_has_no_files() {
+        let state = |workspace| {
+            let granted = Granted {
+                provider: ProviderName::new("acme").unwrap(),
+                process: None,
+                workspace,
+                wasi: false,
+                settings: String::new(),
+            };
+            let meter = CpuMeter::new(Duration::from_secs(1));
+            let deadline = Deadline::new(Duration::from_secs(1), Arc::clone(&meter));
+            CallState::new(Limiter::new(1, 1), meter, deadline, Arc::new(granted))
+        };
+        let sandbox = crate::ids::Scope::new("ann".parse().unwrap(), "one".parse().unwrap()).readable_id("acme");
+        let mounts = Arc::new(MountTable::new(Vec::new(), VirtualPath::root()).unwrap());
+        let target = Target { sandbox, mounts };
+
+        let mut state_with = state(Some(WorkspaceLimits::default()));
+        state_with.begin(None);
+        let error = state_with.workspace().unwrap_err();
+        assert!(error.code() == Code::CapabilityDenied && error.to_string().contains("no sandbox"), "{error}");
+        state_with.begin(Some(&target));
+        assert!(state_with.workspace().is_ok());
+        state_with.begin(None);
+        assert!(state_with.workspace().is_err(), "the next call has nothing of the one before");
+
+        let mut state_without = state(None);
+        state_without.begin(Some(&target));
+        assert_eq!(state_without.workspace().unwrap_err().code(), Code::CapabilityDenied);
+    }
 }

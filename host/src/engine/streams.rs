@@ -104,8 +104,11 @@ impl<D> StreamProducer<D> for BytesProducer {
                 Poll::Ready(Ok(StreamResult::Completed))
             }
             Poll::Ready(Some(Err(error))) => {
-                finish_with(&self.end, Err(error));
-                Poll::Ready(Ok(StreamResult::Dropped))
+                if finish_with(&self.end, Err(error.clone())) {
+                    return Poll::Ready(Ok(StreamResult::Dropped));
+                }
+                // Nobody would know it from a regular end, and half a file would pass for a whole one.
+                Poll::Ready(Err(SourceBroke(error).into()))
             }
             Poll::Ready(None) => {
                 finish_with(&self.end, Ok(()));
@@ -121,12 +124,15 @@ impl<D> StreamProducer<D> for BytesProducer {
     }
 }
 
-fn finish_with(end: &End, result: Result<()>) {
-    if let Some(sender) = end.lock().take() {
-        // Whoever does not want to know how it ended has dropped the receiver.
-        let _ = sender.send(result);
-    }
+/// Tells how a stream ended; false: nobody listens.
+fn finish_with(end: &End, result: Result<()>) -> bool {
+    end.lock().take().is_some_and(|sender| sender.send(result).is_ok())
 }
+
+/// What a guest that reads a stream is ended with when the stream breaks off and nothing else could tell it.
+#[derive(Debug, thiserror::Error)]
+#[error(transparent)]
+pub(super) struct SourceBroke(pub(super) Error);
 
 /// Makes a guest's byte stream, and tells how it ended.
 pub(super) fn bytes_to_guest<S: wasmtime::AsContextMut>(
@@ -187,8 +193,8 @@ pub(super) enum FromGuest<T> {
 
 /// What is left to do for a stream that a guest makes.
 pub(super) struct Tail {
-    /// Resolves when the guest has closed its end.
-    pub(super) closed: oneshot::Receiver<()>,
+    /// Resolve when the guest has closed its end, and what belongs to it.
+    pub(super) closed: Vec<oneshot::Receiver<()>>,
     /// Resolves when the reader is gone, and can say a last word to it.
     pub(super) last_word: LastWord,
 }
@@ -197,6 +203,49 @@ pub(super) struct Tail {
 pub(super) enum LastWord {
     Bytes(mpsc::Sender<Result<Bytes>>),
     Events(mpsc::Sender<Event>),
+}
+
+impl From<mpsc::Sender<Result<Bytes>>> for LastWord {
+    fn from(sender: mpsc::Sender<Result<Bytes>>) -> Self {
+        Self::Bytes(sender)
+    }
+}
+
+impl From<mpsc::Sender<Event>> for LastWord {
+    fn from(sender: mpsc::Sender<Event>) -> Self {
+        Self::Events(sender)
+    }
+}
+
+/// The next piece; none: it has ended, or nobody wants it any more. The latter must be seen while nothing comes, too:
+/// what stands behind `from` is held until then.
+pub(super) async fn next_wanted<T, U>(from: &mut mpsc::Receiver<T>, to: &mpsc::Sender<U>) -> Option<T> {
+    tokio::select! {
+        biased;
+        () = to.closed() => None,
+        piece = from.recv() => piece,
+    }
+}
+
+/// The host's own stream, handed through by a guest that goes on working behind it (it makes the command's input):
+/// passed on so that its end, and its reader's, are the end of that work as well.
+pub(super) fn relayed<T>(mut own: mpsc::Receiver<T>) -> (mpsc::Receiver<T>, Tail)
+where
+    T: Send + 'static,
+    LastWord: From<mpsc::Sender<T>>,
+{
+    let (sender, receiver) = mpsc::channel(STREAM_DEPTH);
+    let (closed_sender, closed) = oneshot::channel::<()>();
+    let last_word = LastWord::from(sender.clone());
+    tokio::spawn(async move {
+        while let Some(piece) = next_wanted(&mut own, &sender).await {
+            if sender.send(piece).await.is_err() {
+                break;
+            }
+        }
+        drop(closed_sender);
+    });
+    (receiver, Tail { closed: vec![closed], last_word })
 }
 
 impl LastWord {
@@ -252,7 +301,7 @@ pub(super) fn bytes_from_guest<S: wasmtime::AsContextMut>(
     let last_word = LastWord::Bytes(sender.clone());
     let consumer = BytesConsumer { sender: PollSender::new(sender), deadline: Arc::clone(deadline) };
     stream.pipe(&mut store, Closing { consumer, _closed: closed_sender })?;
-    Ok(FromGuest::Made(receiver, Tail { closed, last_word }))
+    Ok(FromGuest::Made(receiver, Tail { closed: vec![closed], last_word }))
 }
 
 /// Takes a guest's events into a channel.
@@ -316,7 +365,7 @@ pub(super) fn events_from_guest<S: wasmtime::AsContextMut>(
     let last_word = LastWord::Events(sender.clone());
     let consumer = EventConsumer { sender: PollSender::new(sender), deadline: Arc::clone(deadline) };
     stream.pipe(&mut store, Closing { consumer, _closed: closed_sender })?;
-    Ok(FromGuest::Made(receiver, Tail { closed, last_word }))
+    Ok(FromGuest::Made(receiver, Tail { closed: vec![closed], last_word }))
 }
 
 /// Takes a guest's stream of small items, such as signals; with it, for one that the guest makes, when it is closed.

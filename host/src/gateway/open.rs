@@ -1,10 +1,13 @@
 //! Opening a gateway, loading its providers, and lending sandboxes.
 
+use std::collections::HashMap;
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
+use futures::StreamExt;
 use indexmap::IndexMap;
+use parking_lot::Mutex;
 use tokio::sync::OnceCell;
 
 use super::grants::{engine_options, env_policy, granted, in_namespaces};
@@ -40,6 +43,22 @@ impl std::fmt::Debug for Gateway {
 struct Slot {
     loaded: OnceCell<Loaded>,
     table: Table,
+    /// Whose sandbox is being made or ended right now.
+    turns: Mutex<HashMap<SandboxId, Weak<tokio::sync::Mutex<()>>>>,
+}
+
+impl Slot {
+    /// The lock of one sandbox. Different sandboxes never wait for one another.
+    fn turn(&self, id: &SandboxId) -> Arc<tokio::sync::Mutex<()>> {
+        let mut turns = self.turns.lock();
+        if let Some(turn) = turns.get(id).and_then(Weak::upgrade) {
+            return turn;
+        }
+        turns.retain(|_, turn| turn.strong_count() > 0);
+        let turn = Arc::default();
+        turns.insert(id.clone(), Arc::downgrade(&turn));
+        turn
+    }
 }
 
 #[derive(Clone)]
@@ -65,7 +84,10 @@ pub struct ProviderReport {
 impl Gateway {
     /// Starts a gateway: the engine and the folders. Providers are loaded when they are first used; see
     /// [`provider`](Self::provider) to load one now.
+    ///
+    /// A configuration that was made in code is held to the same rules as a file: isolation `none`, for one, needs consent.
     pub async fn open(config: Config) -> Result<Self> {
+        config.check()?;
         let runtime = Runtime::new(engine_options(&config)?)?;
         let layout = Arc::new(Layout::from_config(&config)?);
         let policy = Arc::new(env_policy(&config.environment));
@@ -74,7 +96,7 @@ impl Gateway {
             .iter()
             .map(|(name, provider)| {
                 let limit = NonZeroUsize::new(provider.max_sandboxes as usize).unwrap_or(NonZeroUsize::MIN);
-                (name.clone(), Slot { loaded: OnceCell::new(), table: Table::new(limit) })
+                (name.clone(), Slot { loaded: OnceCell::new(), table: Table::new(limit), turns: Mutex::default() })
             })
             .collect();
         Ok(Self { config, runtime, layout, policy, providers })
@@ -158,16 +180,28 @@ impl Gateway {
             self.refresh_skills(scope).await;
             return Ok(Sandbox::new(entry));
         }
+        // One at a time for one sandbox: two would make two at the backend, and one of them would be lost.
+        let turn = slot.turn(&id);
+        let _turn = turn.lock().await;
+        if let Some(entry) = slot.table.get(&id) {
+            return Ok(Sandbox::new(entry));
+        }
         let namespaces = in_namespaces(config);
         let mounts = Arc::new(self.mounts(scope, namespaces).await?);
         let target = Target { sandbox: id, mounts };
         let instance = self.find_or_create(&provider, &target, scope).await?;
         let written = (!namespaces).then(Written::new);
         let entry = Entry { scope: scope.clone(), target, instance, provider: Arc::clone(&provider), written };
-        let (entry, made_room) = slot.table.add(entry)?;
+        let (entry, made_room) = match slot.table.add(entry) {
+            Ok(added) => added,
+            Err((error, entry)) => {
+                end(&entry).await;
+                return Err(error);
+            }
+        };
         for entry in made_room {
-            tracing::debug!(sandbox = %entry.target.sandbox, "let go to make room");
-            entry.provider.forget(&entry.target.sandbox);
+            tracing::debug!(sandbox = %entry.target.sandbox, "ended to make room");
+            end(&entry).await;
         }
         Ok(Sandbox::new(entry))
     }
@@ -220,20 +254,30 @@ impl Gateway {
 
     /// Ends a sandbox: its processes and what its backend has of it. Files in mounts stay.
     pub async fn destroy(&self, id: &SandboxId) -> Result<()> {
-        let Some(entry) = self.providers.values().find_map(|slot| slot.table.remove(id)) else {
+        let found = self.providers.values().find_map(|slot| slot.table.get(id).map(|entry| (slot, entry)));
+        let Some((slot, entry)) = found else {
             return Err(Error::not_found(format!("there is no sandbox {id} here")));
         };
-        entry.provider.destroy(&entry.target, &entry.instance).await
+        let turn = slot.turn(id);
+        let _turn = turn.lock().await;
+        // One that could not be ended stays, so that it can be tried again.
+        entry.provider.destroy(&entry.target, &entry.instance).await?;
+        slot.table.remove(id);
+        Ok(())
     }
 
     /// Ends every sandbox that lives in this process. Dropping the gateway ends its processes too, without asking the providers.
     pub async fn shutdown(&self) {
-        let entries = self.providers.values().flat_map(|slot| slot.table.drain());
-        let ends = entries.map(|entry| async move {
-            if let Err(error) = entry.provider.destroy(&entry.target, &entry.instance).await {
-                tracing::warn!(sandbox = %entry.target.sandbox, %error, "a sandbox could not be ended");
-            }
-        });
-        futures::future::join_all(ends).await;
+        let entries: Vec<_> = self.providers.values().flat_map(|slot| slot.table.drain()).collect();
+        // No more at once than there are places: the rest would be refused as too many.
+        let at_once = self.runtime.options().max_instances;
+        futures::stream::iter(entries).for_each_concurrent(at_once, |entry| async move { end(&entry).await }).await;
+    }
+}
+
+/// Ends a sandbox that nobody asks for any more.
+async fn end(entry: &Entry) {
+    if let Err(error) = entry.provider.destroy(&entry.target, &entry.instance).await {
+        tracing::warn!(sandbox = %entry.target.sandbox, %error, "a sandbox could not be ended");
     }
 }

@@ -143,19 +143,26 @@ impl Sandbox {
     pub async fn list_dir(&self, path: &VirtualPath, options: ListOptions) -> Result<Listing> {
         check_range("max_depth", options.max_depth, MAX_DEPTH)?;
         check_range("limit", options.limit, MAX_RESULTS)?;
-        self.entry.provider.list_dir(self.target(), &self.entry.instance, path, options).await
+        let mut found = self.entry.provider.list_dir(self.target(), &self.entry.instance, path, options).await?;
+        found.truncated |= cut(&mut found.entries, options.limit);
+        Ok(found)
     }
 
     /// Paths below `path` that match a pattern.
     pub async fn glob(&self, path: &VirtualPath, pattern: &str, options: GlobOptions) -> Result<GlobResult> {
         check_range("max_results", options.max_results, MAX_RESULTS)?;
-        self.entry.provider.glob(self.target(), &self.entry.instance, path, pattern, options).await
+        let mut found = self.entry.provider.glob(self.target(), &self.entry.instance, path, pattern, options).await?;
+        found.truncated |= cut(&mut found.paths, options.max_results);
+        Ok(found)
     }
 
     /// Lines in the files below `path`, or in that file, that match a pattern.
     pub async fn grep(&self, path: &VirtualPath, pattern: &str, options: GrepOptions) -> Result<GrepResult> {
         check_range("max_results", options.max_results, MAX_RESULTS)?;
-        self.entry.provider.grep(self.target(), &self.entry.instance, path, pattern, options).await
+        let most = options.max_results;
+        let mut found = self.entry.provider.grep(self.target(), &self.entry.instance, path, pattern, options).await?;
+        found.truncated |= cut(&mut found.matches, most);
+        Ok(found)
     }
 
     /// Removes a file, a link or an empty directory; with `recursive` a whole one.
@@ -167,6 +174,13 @@ impl Sandbox {
     pub async fn make_dir(&self, path: &VirtualPath) -> Result<()> {
         self.entry.provider.make_dir(self.target(), &self.entry.instance, path).await
     }
+}
+
+/// A provider that gives more than it was asked for gives as much as it was asked for.
+fn cut<T>(found: &mut Vec<T>, most: u32) -> bool {
+    let more = found.len() > most as usize;
+    found.truncate(most as usize);
+    more
 }
 
 fn check_range(what: &str, value: u32, most: u32) -> Result<()> {

@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 
 use super::translate::Written;
 use crate::engine::{InstanceRecord, Provider, Target};
-use crate::error::{Code, Error, Result};
+use crate::error::{Code, Error};
 use crate::ids::{SandboxId, Scope};
 
 /// One sandbox. Whoever holds it besides the table has it in use.
@@ -43,27 +43,20 @@ impl Table {
         self.entries.lock().get(id).map(Arc::clone)
     }
 
-    /// Adds one, unless somebody else did in the meantime; returns the one that is there, and those that made room.
-    pub(super) fn add(&self, entry: Entry) -> Result<(Arc<Entry>, Vec<Arc<Entry>>)> {
+    /// Adds one; returns it, and those that made room. If all are in use, it is given back.
+    pub(super) fn add(&self, entry: Entry) -> Result<(Arc<Entry>, Vec<Arc<Entry>>), (Error, Entry)> {
         let id = entry.target.sandbox.clone();
         let mut entries = self.entries.lock();
-        if let Some(there) = entries.get(&id) {
-            return Ok((Arc::clone(there), Vec::new()));
-        }
         let mut out = Vec::new();
         while entries.len() >= self.limit {
             let oldest = entries.iter().rev().find(|(_, entry)| Arc::strong_count(entry) == 1);
             let Some(oldest) = oldest.map(|(id, _)| id.clone()) else {
-                return Err(Error::new(
-                    Code::Capacity,
-                    format!(
-                        "all {} sandboxes of provider {} are in use",
-                        self.limit,
-                        entry.provider.granted().provider
-                    ),
-                )
-                .hint("wait until one is released, or raise max_sandboxes of the provider")
-                .retry_after_ms(RETRY_AFTER_MS));
+                let provider = &entry.provider.granted().provider;
+                let message = format!("all {} sandboxes of provider {provider} are in use", self.limit);
+                let error = Error::new(Code::Capacity, message)
+                    .hint("wait until one is released, or raise max_sandboxes of the provider")
+                    .retry_after_ms(RETRY_AFTER_MS);
+                return Err((error, entry));
             };
             out.extend(entries.pop(&oldest));
         }

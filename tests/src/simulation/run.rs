@@ -76,7 +76,7 @@ pub struct Violation {
 pub fn replay_command(seed: u64, sabotage: Option<Sabotage>) -> String {
     let without = sabotage.map(|sabotage| format!(" SANDGATE_SIM_WITHOUT={sabotage}")).unwrap_or_default();
     format!(
-        "SANDGATE_SIM_SEED={seed}{without} cargo test -p sandgate-tests --test tests simulation::replay -- --nocapture"
+        "SANDGATE_SIM_SEED={seed}{without} cargo test -p sandgate-tests --test all simulation::replay -- --nocapture"
     )
 }
 

@@ -183,7 +183,7 @@ fn options(grant: &ProcessGrant, help: &str, etc: &Path) -> Vec<OsString> {
         options.extend(["--size", TMP_SIZE].map(OsString::from));
     }
     options.extend(["--tmpfs", "/tmp", "--dir", "/var", "--symlink", "/tmp", "/var/tmp"].map(OsString::from));
-    // After /tmp, which one of them may lie in.
+    // After /tmp, which one of them may lie in. An operator's list may serve many hosts, and not all have everything.
     for path in &grant.system_paths {
         options.extend(["--ro-bind-try".into(), path.as_os_str().to_owned(), path.as_os_str().to_owned()]);
     }

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::os::fd::OwnedFd;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -193,15 +194,24 @@ impl Group {
     }
 
     /// The command has ended and may have left something in the background, which lives on until its sandbox ends.
-    pub(super) async fn leave_rest(mut self) {
+    /// `closed` is done when nobody holds its pipes any more, which mostly is when the last of them ends.
+    pub(super) async fn leave_rest(mut self, closed: impl Future<Output = ()>) {
+        let mut closed = pin!(closed);
+        let mut open = true;
         // Mostly it is only bubblewrap's first process that is about to end.
         let mut pause = FIRST_LOOK;
         while !self.is_empty() {
-            tokio::time::sleep(pause).await;
-            pause = (pause * 2).min(LOOK);
+            tokio::select! {
+                () = &mut closed, if open => (open, pause) = (false, FIRST_LOOK),
+                () = tokio::time::sleep(pause) => pause = (pause * 2).min(LOOK),
+            }
         }
         self.finished = true;
         self.forget();
+        if open {
+            // With isolation `none` something may have left the group.
+            closed.await;
+        }
     }
 }
 

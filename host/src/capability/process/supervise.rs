@@ -69,7 +69,7 @@ impl Running {
                 if deliver(&events, output.rest(), limit.take(), last).await {
                     drop(events);
                     // What it left in the background goes on, and may write.
-                    tokio::join!(output.discard(), group.leave_rest());
+                    group.leave_rest(output.discard()).await;
                 }
                 return;
             }

@@ -1,11 +1,15 @@
 //! A provider that does what no provider should. Its settings or the text of a command say what.
 
 use std::hint::black_box;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use sandgate_guest::prelude::*;
 use sandgate_guest::{bindings, process, workspace};
 
 struct Hostile;
+
+/// How often this instance was asked to remember; a fresh one begins at 0.
+static REMEMBERED: AtomicU32 = AtomicU32::new(0);
 
 sandgate_guest::export!(Hostile);
 
@@ -25,6 +29,7 @@ impl Lifecycle for Hostile {
         let Settings { create } = sandgate_guest::settings()?;
         match create.as_str() {
             "" => Ok(request.sandbox_id.into_bytes()),
+            "remember" => Ok(REMEMBERED.fetch_add(1, Ordering::Relaxed).to_string().into_bytes()),
             "huge-record" => Ok(vec![0; 100_000]),
             other => {
                 misbehave(other).await?;
@@ -45,6 +50,13 @@ impl Lifecycle for Hostile {
 #[allow(unconditional_recursion, reason = "this is what it is for")]
 fn recurse(depth: u64) -> u64 {
     black_box(recurse(black_box(depth + 1)) + depth)
+}
+
+/// Waits for ever, on a stream that nobody ever writes to.
+async fn wait() {
+    let (writer, mut reader) = bindings::wit_stream::new::<u8>();
+    let _ = reader.next().await;
+    drop(writer);
 }
 
 /// What a bad guest may do within one call.
@@ -72,10 +84,7 @@ async fn misbehave(how: &str) -> Result<()> {
             Ok(())
         }
         "wait" => {
-            // A stream that nobody ever writes to.
-            let (writer, mut reader) = bindings::wit_stream::new::<u8>();
-            let _ = reader.next().await;
-            drop(writer);
+            wait().await;
             Ok(())
         }
         "huge-error" => Err(Error::Other("x".repeat(1 << 20))),
@@ -119,6 +128,22 @@ impl Sandbox for Hostile {
             });
             return Ok(events);
         }
+        if let Some(text) = command.strip_prefix("pass:") {
+            let spawn = process::SpawnRequest::new("bash", vec!["-c".into(), text.into()]);
+            return process::spawn(spawn, stdin, signals).await;
+        }
+        if let Some(text) = command.strip_prefix("feed:") {
+            // Gives the command an input of its own making that never ends, and goes on holding it.
+            let (mut input, stdin) = bindings::wit_stream::new();
+            let spawn = process::SpawnRequest::new("bash", vec!["-c".into(), text.into()]);
+            let events = process::spawn(spawn, Some(stdin), signals).await?;
+            wit_bindgen::rt::async_support::spawn_local(async move {
+                input.write_all(b"fed\n".to_vec()).await;
+                wait().await;
+                drop(input);
+            });
+            return Ok(events);
+        }
         let (mut writer, events) = bindings::wit_stream::new();
         let task: std::pin::Pin<Box<dyn Future<Output = ()>>> = match command {
             "no-exit" => Box::pin(async move {
@@ -132,6 +157,18 @@ impl Sandbox for Hostile {
             "endless" => {
                 Box::pin(async move { while writer.write_one(Event::Stdout(vec![b'x'; 65_536])).await.is_none() {} })
             }
+            "count-stdin" => Box::pin(async move {
+                let count = match stdin {
+                    Some(stdin) => stdin.collect().await.len(),
+                    None => 0,
+                };
+                writer.write_one(Event::Stdout(count.to_string().into_bytes())).await;
+                writer.write_one(Event::Exited(ExitStatus::from_code(0))).await;
+            }),
+            "silent" => Box::pin(async move {
+                wait().await;
+                drop(writer);
+            }),
             "huge-event" => Box::pin(async move {
                 writer.write_one(Event::Stdout(vec![b'x'; 10 << 20])).await;
             }),
@@ -156,9 +193,17 @@ impl Sandbox for Hostile {
         let (mut writer, data) = bindings::wit_stream::new();
         let (done_writer, done) = bindings::wit_future::new(|| Ok(()));
         let failing = path.ends_with("broken");
+        let silent = path.ends_with("silent");
+        let hanging = path.ends_with("hanging");
         wit_bindgen::rt::async_support::spawn_local(async move {
             writer.write_all(b"half".to_vec()).await;
+            if hanging {
+                wait().await;
+            }
             drop(writer);
+            if silent {
+                wait().await;
+            }
             let end = if failing { Err(Error::Unavailable("the line went dead".into())) } else { Ok(()) };
             let _ = done_writer.write(end).await;
         });

@@ -74,7 +74,8 @@ fn matcher(pattern: &str, options: &GrepOptions) -> Result<RegexMatcher> {
     RegexMatcherBuilder::new()
         .case_insensitive(!options.case_sensitive)
         .fixed_strings(options.literal)
-        // `$` means the end of the line in files with either kind of line end.
+        // `^` and `$` mean the ends of a line, wherever in a file it is, with either kind of line end.
+        .multi_line(true)
         .crlf(true)
         .build(pattern)
         .map_err(|error| {

@@ -87,6 +87,9 @@ async fn expressions_case_and_literals() {
     assert_eq!(grep(&home, "ALPHA", with(false, true)).await, ["a.txt:3:ALPHA"]);
     assert_eq!(grep(&home, "(1)", with(true, false)).await, ["a.txt:1:Alpha (1)"]);
     assert_eq!(grep(&home, "^beta$", with(false, false)).await, ["a.txt:2:beta"]);
+    // Ends of lines count wherever they are, also with a literal that the search can jump to.
+    assert_eq!(grep(&home, "ta$", with(false, false)).await, ["a.txt:2:beta"]);
+    assert_eq!(grep(&home, r"\)$", with(false, false)).await, ["a.txt:1:Alpha (1)"]);
     assert_eq!(grep(&home, "äther", with(false, false)).await, ["a.txt:4:Äther"]);
     assert_eq!(grep(&home, "-e", with(true, false)).await, [""; 0]);
     for broken in ["(", "a{2", "[z-a]", "a\nb"] {
