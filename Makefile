@@ -6,7 +6,7 @@ guests := $(CARGO_TARGET_DIR)/guests/wasm32-unknown-unknown/guest
 export SANDGATE_PROVIDERS := $(built)/providers
 export SANDGATE_TEST_GUESTS := $(built)/test-guests
 
-.PHONY: demo test lint bench providers test-guests binary tools clean
+.PHONY: demo test soak lint bench providers test-guests binary tools clean
 
 ## A whole agent turn on this machine, from nothing
 demo: providers
@@ -17,6 +17,13 @@ demo: providers
 ## Everything, for real; says what it skips and why
 test: tools providers test-guests
 	cargo test --locked -p sandgate -p sandgate-guest -p sandgate-tests
+
+## More schedules of the lifecycle simulation than a test run has time for: make soak SEEDS=1000000 FROM=20000
+SEEDS ?= 200000
+FROM ?= 20000
+soak:
+	SANDGATE_SIM_SEEDS=$(SEEDS) SANDGATE_SIM_FROM=$(FROM) cargo test --locked -p sandgate-tests --test all \
+		simulation::no_schedule -- --nocapture
 
 ## What CI holds the code to
 lint:
@@ -46,7 +53,7 @@ test-guests: binary
 
 ## What tests run against: installed where that can be done, or said
 tools:
-	@scripts/tools.sh bwrap rg redis-server busybox
+	@scripts/tools.sh bwrap rg redis-server busybox openssl
 
 clean:
 	cargo clean

@@ -82,6 +82,18 @@ pub enum Code {
     UnknownProvider,
     /// A provider that was configured could not be loaded.
     ProviderFailed,
+    /// The lease store does not answer, so nobody knows who owns a sandbox.
+    LeaseStoreDown,
+    /// The sandbox of this scope is being torn down; a new one can be had when that is done.
+    BeingDestroyed,
+    /// The sandbox id belongs to another scope.
+    IdentityCollision,
+    /// The shared count of sandboxes is not known yet.
+    CapacityInitializing,
+    /// The shared count of sandboxes can't be read.
+    CapacityBackend,
+    /// This gateway is shutting down.
+    ShuttingDown,
     /// A bug of ours.
     Internal,
 }
@@ -126,6 +138,12 @@ impl Code {
             Self::Config => "config",
             Self::UnknownProvider => "unknown-provider",
             Self::ProviderFailed => "provider-failed",
+            Self::LeaseStoreDown => "lease-store-down",
+            Self::BeingDestroyed => "being-destroyed",
+            Self::IdentityCollision => "identity-collision",
+            Self::CapacityInitializing => "capacity-initializing",
+            Self::CapacityBackend => "capacity-backend",
+            Self::ShuttingDown => "shutting-down",
             Self::Internal => "internal",
         }
     }

@@ -152,10 +152,31 @@ impl fmt::Display for Scope {
 #[serde(transparent)]
 pub struct SandboxId(String);
 
+/// The longest sandbox id: a readable one with the longest provider name, user and thread fits.
+pub const MAX_SANDBOX_ID: usize = 256;
+
 impl SandboxId {
+    /// One that a backend or a caller names: 1 to 256 characters of `A-Z a-z 0-9 _ - :`.
+    pub fn parse(value: impl Into<String>) -> Result<Self> {
+        let value = value.into();
+        let allowed = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b':');
+        if value.is_empty() || value.len() > MAX_SANDBOX_ID || !value.bytes().all(allowed) {
+            return Err(Error::invalid_argument(format!("sandbox id {value:?} is not usable"))
+                .hint("use an id as `acquire` or `sandgate sandbox list` gives it"));
+        }
+        Ok(Self(value))
+    }
+
     /// The text.
     pub fn as_str(&self) -> &str {
         &self.0
+    }
+}
+
+impl FromStr for SandboxId {
+    type Err = Error;
+    fn from_str(value: &str) -> Result<Self> {
+        Self::parse(value)
     }
 }
 

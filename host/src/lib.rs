@@ -56,8 +56,11 @@ pub mod env_policy;
 pub mod error;
 pub mod gateway;
 pub mod ids;
+pub mod lifecycle;
 pub mod mounts;
+pub mod ownership;
 pub mod rewrite;
+pub mod runtime;
 pub mod trust;
 pub mod values;
 

@@ -5,4 +5,5 @@
 #![allow(clippy::unwrap_used, clippy::missing_panics_doc, reason = "a test that panics says where it failed")]
 
 pub mod conformance;
+pub mod simulation;
 pub mod support;

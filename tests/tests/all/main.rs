@@ -8,6 +8,7 @@ mod isolation;
 mod lending;
 mod local;
 mod shell_only;
+mod simulation;
 mod skills;
 mod translation;
 mod unconfined;

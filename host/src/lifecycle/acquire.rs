@@ -1,0 +1,332 @@
+//! Acquiring: reuse what is active, take back what is parked, find it at the backend, make it; in this order.
+
+use std::sync::Arc;
+
+use futures::FutureExt;
+use tokio::sync::oneshot;
+
+use super::backend::{Instance, InstanceRecord, Liveness};
+use super::capacity::{Permit, Place};
+use super::manager::{Inner, Lifecycle};
+use super::slot::{Hold, Phase, Slot, Tenancy};
+use super::teardown::{Force, Stopped};
+use crate::error::{Code, Error, Result};
+use crate::ids::{SandboxId, Scope};
+use crate::ownership::LeaseState;
+use crate::runtime::within;
+
+/// How often an acquire begins again when what it found was gone a moment later, or a peer made the sandbox first.
+const ATTEMPTS: usize = 3;
+
+impl Lifecycle {
+    /// The sandbox of a scope: the one that is there, or a new one. Nothing is handed out before its ownership is
+    /// published, so a lease store that can't be reached fails the call (`lease-store-down`).
+    ///
+    /// Other errors: `being-destroyed` (the scope's sandbox is being stopped here or by a peer; try again),
+    /// `identity-collision`, `capacity`, `shutting-down` and whatever the backend says.
+    ///
+    /// Runs as a task of its own: a caller that gives up leaves a whole sandbox behind, parked.
+    pub async fn acquire(&self, scope: &Scope) -> Result<Hold> {
+        let inner = &self.inner;
+        if inner.features.ephemeral {
+            return inner.acquire_ephemeral(scope).await;
+        }
+        let (sender, receiver) = oneshot::channel();
+        let task = {
+            let (inner, scope) = (Arc::clone(inner), scope.clone());
+            async move {
+                // If nobody waits any more, the hold is dropped here, which releases.
+                let _ = sender.send(inner.acquire_here(&scope).await);
+            }
+        };
+        inner.runtime.spawn(task.boxed());
+        receiver.await.unwrap_or_else(|_| Err(inner.shutting_down()))
+    }
+}
+
+impl Inner {
+    async fn acquire_here(self: Arc<Self>, scope: &Scope) -> Result<Hold> {
+        let slot = self.slot(&self.id_of(scope));
+        let turn = slot.enter(&self.guards).await;
+        let result = if self.is_closing() { Err(self.shutting_down()) } else { self.acquire_in(&slot, scope).await };
+        drop(turn);
+        self.tidy(slot);
+        result
+    }
+
+    async fn acquire_in(self: &Arc<Self>, slot: &Arc<Slot>, scope: &Scope) -> Result<Hold> {
+        for _ in 0..ATTEMPTS {
+            let settled = slot.state.lock().phase.settled().cloned();
+            if let Some(tenancy) = settled
+                && let Some(hold) = self.reuse(slot, &tenancy, scope).await?
+            {
+                return Ok(hold);
+            }
+            if let Some(hold) = self.adopt_found(slot, scope).await? {
+                return Ok(hold);
+            }
+            match self.create(slot, scope).await {
+                // Another gateway made it between our looking and our making: look again.
+                Err(error) if error.code() == Code::AlreadyExists && self.features.findable => {}
+                other => return other,
+            }
+        }
+        Err(Error::unavailable(format!("sandbox {} appears and disappears while it is acquired", slot.id))
+            .hint("another gateway works on the same sandbox; try again")
+            .retry_after_ms(1000))
+    }
+
+    /// What we have already, if it lives and nobody tears it down.
+    async fn reuse(self: &Arc<Self>, slot: &Arc<Slot>, tenancy: &Arc<Tenancy>, scope: &Scope) -> Result<Option<Hold>> {
+        let instance = &tenancy.instance;
+        if let Some(known) = &instance.scope
+            && known != scope
+        {
+            return Err(Error::new(
+                Code::IdentityCollision,
+                format!("sandbox {} belongs to {known}, so {scope} can't have it", slot.id),
+            )
+            .hint("two scopes have the same short hash; use another thread id"));
+        }
+        if tenancy.doomed {
+            // An earlier stop may still land on it: it has to be gone before its successor is made.
+            return match self.teardown(slot, Force::Parked).await? {
+                Stopped::Yes | Stopped::NotHere => Ok(None),
+                Stopped::Refused | Stopped::InUse => Err(self.being_destroyed(&slot.id)),
+            };
+        }
+        let probe = within(&*self.runtime, self.settings.deadlines.probe, "the probe", self.backend.probe(instance));
+        match probe.await {
+            Ok(Liveness::Alive) => {}
+            Ok(Liveness::Dead) => {
+                self.drop_dead(slot).await;
+                return Ok(None);
+            }
+            Err(error) => {
+                tracing::warn!(provider = %self.provider, sandbox = %slot.id, %error, "can't tell whether it lives; keeping it");
+            }
+        }
+        if !self.take(&slot.id).await? {
+            // A peer stops it. What we have of it is worth nothing any more.
+            self.forget(slot, "a peer is stopping it");
+            return Ok(None);
+        }
+        self.extend(instance).await;
+        let tenancy = if instance.scope.is_some() {
+            Arc::clone(tenancy)
+        } else {
+            Arc::new(Tenancy { instance: Instance { scope: Some(scope.clone()), ..instance.clone() }, doomed: false })
+        };
+        Ok(Some(self.hand_out(slot, tenancy, None)))
+    }
+
+    /// What the backend has already, made by a peer or by an earlier life of this gateway.
+    async fn adopt_found(self: &Arc<Self>, slot: &Arc<Slot>, scope: &Scope) -> Result<Option<Hold>> {
+        if !self.features.findable {
+            return Ok(None);
+        }
+        let find = self.backend.find(&slot.id, scope);
+        let record = match within(&*self.runtime, self.settings.deadlines.find, "the lookup", find).await {
+            Ok(Some(record)) => record,
+            Ok(None) => return Ok(None),
+            Err(error) => {
+                tracing::warn!(provider = %self.provider, sandbox = %slot.id, %error, "can't look for it; making a new one");
+                return Ok(None);
+            }
+        };
+        let permit = match self.capacity.admit() {
+            Ok(permit) => permit,
+            // It exists, so it takes a place of its own; make room as for a new one.
+            Err(_) => self.reserve_here().await?,
+        };
+        if let Some(ledger) = &self.ledger {
+            ledger.track(&slot.id, None).await?;
+        }
+        if !self.take(&slot.id).await? {
+            return Err(self.being_destroyed(&slot.id));
+        }
+        let tenancy = self.tenancy(&slot.id, scope, record, false);
+        self.extend(&tenancy.instance).await;
+        Ok(Some(self.hand_out(slot, tenancy, Some(permit))))
+    }
+
+    async fn create(self: &Arc<Self>, slot: &Arc<Slot>, scope: &Scope) -> Result<Hold> {
+        let Place { permit, token } = self.reserve().await?;
+        // Published before it exists: a peer that is stopping an earlier one of this id refuses us now, and no peer
+        // sees the new one unowned, however long it takes to make.
+        slot.state.lock().move_to(Phase::Creating);
+        let record = match self.make(slot, scope).await {
+            Ok(record) => record,
+            Err(error) => {
+                slot.state.lock().vacate();
+                return Err(error);
+            }
+        };
+        // If this fails, the reservation keeps its place until a reconciliation has seen the sandbox. So does that of a
+        // sandbox whose making failed: nobody knows for certain that nothing was made.
+        if let Some(ledger) = &self.ledger
+            && let Err(error) = ledger.track(&slot.id, token.as_deref()).await
+        {
+            tracing::warn!(provider = %self.provider, sandbox = %slot.id, %error, "not in the shared count yet");
+        }
+        // Making it may have outlasted the lease.
+        match self.take(&slot.id).await {
+            Ok(true) if !self.is_closing() => {
+                let tenancy = self.tenancy(&slot.id, scope, record, false);
+                Ok(self.hand_out(slot, tenancy, Some(permit)))
+            }
+            published => {
+                let error = match published {
+                    Ok(true) => self.shutting_down(),
+                    Ok(false) => self.being_destroyed(&slot.id),
+                    Err(error) => error,
+                };
+                self.roll_back(slot, self.tenancy(&slot.id, scope, record, true), permit).await;
+                Err(error)
+            }
+        }
+    }
+
+    async fn make(self: &Arc<Self>, slot: &Arc<Slot>, scope: &Scope) -> Result<InstanceRecord> {
+        if !self.take(&slot.id).await? {
+            return Err(self.being_destroyed(&slot.id));
+        }
+        let create = self.backend.create(&slot.id, scope);
+        let made = within(&*self.runtime, self.settings.deadlines.create, "the backend", create).await;
+        // The lease of a sandbox that was not made is left to lapse: it keeps nobody from taking the id, while a
+        // release that the network delivers late could undo a later teardown's marker.
+        made.map_err(|error| error.context(format_args!("sandbox {} can't be made", slot.id)))
+    }
+
+    /// A new sandbox that can't be published is stopped, not left for others to adopt. It is stopped like any other,
+    /// under a claim: in the meantime a peer may have found it and handed it out. Where the claim can't be had now, it
+    /// stays in our books, never handed out again, until it can.
+    async fn roll_back(self: &Arc<Self>, slot: &Arc<Slot>, tenancy: Arc<Tenancy>, permit: Permit) {
+        {
+            let mut state = slot.state.lock();
+            state.permit = Some(permit);
+            state.move_to(Phase::Warm(tenancy, self.runtime.now()));
+        }
+        match self.teardown(slot, Force::Parked).await {
+            Ok(Stopped::Yes | Stopped::NotHere) => {}
+            // A peer took it, or is stopping this id: it is the peer's, or the next reconciliation's.
+            Ok(Stopped::Refused | Stopped::InUse) => self.forget(slot, "a peer has it"),
+            Err(error) => {
+                tracing::warn!(provider = %self.provider, sandbox = %slot.id, %error, "a new sandbox could not be published and not stopped; trying again");
+            }
+        }
+    }
+
+    pub(super) fn tenancy(&self, id: &SandboxId, scope: &Scope, record: InstanceRecord, doomed: bool) -> Arc<Tenancy> {
+        Arc::new(Tenancy { instance: Instance { id: id.clone(), scope: Some(scope.clone()), record }, doomed })
+    }
+
+    fn hand_out(self: &Arc<Self>, slot: &Arc<Slot>, tenancy: Arc<Tenancy>, permit: Option<Permit>) -> Hold {
+        let mut state = slot.state.lock();
+        if permit.is_some() {
+            state.permit = permit;
+        }
+        state.move_to(Phase::Active(Arc::clone(&tenancy)));
+        Hold::new(self, slot, &mut state, &tenancy)
+    }
+
+    pub(super) fn being_destroyed(&self, id: &SandboxId) -> Error {
+        Error::new(Code::BeingDestroyed, format!("sandbox {id} is being stopped"))
+            .hint("try again in a moment; a new one is made when it is gone")
+            .retry_after_ms(1000)
+    }
+
+    /// Publishes our ownership; false if the sandbox is being torn down. The caller holds the slot's lock, so a
+    /// `del:` of our own is what a teardown could not take back (its stop failed and the store was away), and is cleared.
+    pub(super) async fn take(&self, id: &SandboxId) -> Result<bool> {
+        if self.store.take(id).await? {
+            return Ok(true);
+        }
+        if !self.left_over_marker(id).await? {
+            return Ok(false);
+        }
+        self.store.release(id).await?;
+        self.store.take(id).await
+    }
+
+    /// Whether the lease is a `del:` of our own. Only meaningful under the slot's lock, outside of a teardown.
+    pub(super) async fn left_over_marker(&self, id: &SandboxId) -> Result<bool> {
+        let lease = self.store.owner(id).await?;
+        Ok(lease.is_some_and(|lease| lease.owner == *self.store.me() && lease.state == LeaseState::Destroying))
+    }
+
+    /// Pushes the backend's own end out. Never fails: the backend then keeps its earlier one.
+    pub(super) async fn extend(&self, instance: &Instance) {
+        if !self.features.extendable {
+            return;
+        }
+        let extend = self.backend.extend(instance, self.settings.remote_timeout());
+        let extended = within(&*self.runtime, self.settings.deadlines.extend, "the backend", extend).await;
+        if let Err(error) = extended {
+            tracing::warn!(provider = %self.provider, sandbox = %instance.id, %error, "its end at the backend could not be pushed out");
+        }
+    }
+
+    /// Lets go of a sandbox without touching it. The caller holds the slot's lock.
+    pub(super) fn forget(&self, slot: &Slot, why: &str) {
+        slot.state.lock().vacate();
+        tracing::info!(provider = %self.provider, sandbox = %slot.id, why, "let go of a sandbox without stopping it");
+    }
+
+    /// Nothing is owned, probed or parked for a provider whose sandboxes cost nothing: what is known is handed out.
+    async fn acquire_ephemeral(self: &Arc<Self>, scope: &Scope) -> Result<Hold> {
+        let id = self.id_of(scope);
+        let slot = self.slot(&id);
+        if self.is_closing() {
+            self.tidy(slot);
+            return Err(self.shutting_down());
+        }
+        if let Some(hold) = self.hold_active(&slot) {
+            return Ok(hold);
+        }
+        let turn = slot.enter(&self.guards).await;
+        if let Some(hold) = self.hold_active(&slot) {
+            return Ok(hold);
+        }
+        let create = self.backend.create(&id, scope);
+        let made = within(&*self.runtime, self.settings.deadlines.create, "the backend", create).await;
+        let result = made.map(|record| self.hand_out(&slot, self.tenancy(&id, scope, record, false), None));
+        drop(turn);
+        if result.is_ok() {
+            self.forget_least_used();
+        } else {
+            self.tidy(slot);
+        }
+        result
+    }
+
+    fn hold_active(self: &Arc<Self>, slot: &Arc<Slot>) -> Option<Hold> {
+        let mut state = slot.state.lock();
+        let Phase::Active(tenancy) = &state.phase else { return None };
+        let tenancy = Arc::clone(tenancy);
+        Some(Hold::new(self, slot, &mut state, &tenancy))
+    }
+
+    /// Keeps the number of remembered sandboxes down. An eighth goes at once, so that a full house does not sort itself
+    /// on every acquire.
+    fn forget_least_used(&self) {
+        if self.slots.read().len() <= self.settings.remembered {
+            return;
+        }
+        let mut slots = self.slots.write();
+        let mut unused: Vec<_> = slots
+            .values()
+            .filter_map(|slot| {
+                let state = slot.state.lock();
+                let idle = state.holds == 0 && state.operations == 0 && matches!(state.phase, Phase::Active(_));
+                // Someone who is about to use it has the slot already.
+                (idle && Arc::strong_count(slot) == 1).then(|| (state.last_used, slot.id.clone()))
+            })
+            .collect();
+        unused.sort_unstable();
+        let surplus = slots.len().saturating_sub(self.settings.remembered) + self.settings.remembered / 8;
+        for (_, id) in unused.into_iter().take(surplus) {
+            slots.remove(&id);
+        }
+    }
+}

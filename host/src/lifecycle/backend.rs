@@ -1,0 +1,111 @@
+//! What the lifecycle needs of a provider.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::future::BoxFuture;
+
+use crate::error::Result;
+use crate::ids::{SandboxId, Scope};
+
+/// What a provider calls its sandbox: opaque bytes, made by the provider and handed back to it on every call.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct InstanceRecord(Arc<[u8]>);
+
+impl InstanceRecord {
+    /// Wraps what a provider gave.
+    pub fn new(bytes: impl Into<Arc<[u8]>>) -> Self {
+        Self(bytes.into())
+    }
+
+    /// The bytes.
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+/// One sandbox at its backend.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Instance {
+    /// What the gateway calls it.
+    pub id: SandboxId,
+    /// Whose it is; none if it was adopted and the backend does not say.
+    pub scope: Option<Scope>,
+    /// What the provider calls it.
+    pub record: InstanceRecord,
+}
+
+/// How a provider's sandboxes are named.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum IdScheme {
+    /// By [`Scope::hashed_id`].
+    #[default]
+    Hashed,
+    /// By [`Scope::readable_id`] with the provider's name.
+    Readable,
+}
+
+/// Which optional parts a provider has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Features {
+    /// How its sandboxes are named.
+    pub id_scheme: IdScheme,
+    /// [`Backend::find`] works.
+    pub findable: bool,
+    /// [`Backend::inventory`] works.
+    pub listable: bool,
+    /// [`Backend::extend`] works: the backend ends sandboxes by itself after a while.
+    pub extendable: bool,
+    /// There is nothing at the backend to own or keep warm: a sandbox costs nothing to make.
+    pub ephemeral: bool,
+}
+
+/// What a probe says for certain.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Liveness {
+    /// It lives.
+    Alive,
+    /// It is gone.
+    Dead,
+}
+
+/// A sandbox in an inventory.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Item {
+    /// The sandbox.
+    pub instance: Instance,
+    /// Milliseconds since 1970, if the backend says.
+    pub created_ms: Option<u64>,
+}
+
+/// A part of an inventory.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Page {
+    /// The sandboxes.
+    pub items: Vec<Item>,
+    /// How to get the next part; none: this was the last.
+    pub next: Option<String>,
+}
+
+/// A provider, as the lifecycle uses it. Dropping a call's future ends the call.
+///
+/// Every error but an explicit answer means *unknown*. Deadlines are the lifecycle's business.
+pub trait Backend: Send + Sync + 'static {
+    /// Makes a sandbox and waits until it can run commands. On an error nothing is left behind.
+    fn create<'a>(&'a self, id: &'a SandboxId, scope: &'a Scope) -> BoxFuture<'a, Result<InstanceRecord>>;
+
+    /// The existing sandbox with this id, or none.
+    fn find<'a>(&'a self, id: &'a SandboxId, scope: &'a Scope) -> BoxFuture<'a, Result<Option<InstanceRecord>>>;
+
+    /// A page of all sandboxes that this deployment made.
+    fn inventory(&self, cursor: Option<String>) -> BoxFuture<'_, Result<Page>>;
+
+    /// Whether it lives. An error means unknown, never dead.
+    fn probe<'a>(&'a self, instance: &'a Instance) -> BoxFuture<'a, Result<Liveness>>;
+
+    /// Ends it. One that is gone already is a success.
+    fn destroy<'a>(&'a self, instance: &'a Instance) -> BoxFuture<'a, Result<()>>;
+
+    /// Pushes the backend's own end out to so long from now.
+    fn extend<'a>(&'a self, instance: &'a Instance, timeout: Duration) -> BoxFuture<'a, Result<()>>;
+}
