@@ -126,7 +126,7 @@ impl Processes {
         self.grant.check(&self.provider, &request)?;
         let timeout = self.grant.timeout(&self.provider, request.timeout)?;
         let limit = self.grant.output_limit(request.output_limit).map(HeadTail::new);
-        self.groups.check_room(sandbox)?;
+        let place = self.groups.reserve(sandbox)?;
         Leash::of_this_process().ready()?;
 
         // A gateway takes secrets out of all output that it delivers. But a limit would cut before that, perhaps in the
@@ -155,7 +155,7 @@ impl Processes {
         drop(command);
         let pid = child.id().and_then(|id| Pid::from_raw(i32::try_from(id).ok()?));
         let Some(pid) = pid else { return Err(Error::internal("a command that was just started has no number")) };
-        let group = self.groups.add(sandbox, pid)?;
+        let group = place.take(pid)?;
 
         let (events, receiver) = mpsc::channel(STREAM_DEPTH);
         let namespace = self.grant.isolation == Isolation::Namespace;
