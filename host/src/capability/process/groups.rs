@@ -332,3 +332,23 @@ impl Drop for Group {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ids::Scope;
+
+    #[test]
+    fn no_more_than_the_most_are_started_at_once() {
+        let (groups, sandbox) = (Arc::new(Groups::default()), Scope::default().hashed_id());
+        let places: Vec<Place> = std::thread::scope(|scope| {
+            let thread = || (0..MAX_GROUPS).filter_map(|_| groups.reserve(&sandbox).ok()).collect::<Vec<_>>();
+            let threads: Vec<_> = (0..4).map(|_| scope.spawn(thread)).collect();
+            threads.into_iter().flat_map(|thread| thread.join().unwrap()).collect()
+        });
+        assert_eq!(places.len(), MAX_GROUPS);
+        assert_eq!(groups.reserve(&sandbox).err().unwrap().code(), Code::Capacity);
+        drop(places);
+        assert!(groups.sandboxes.lock().is_empty() && groups.reserve(&sandbox).is_ok());
+    }
+}
