@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 
-use crate::error::{Error, Result};
+use crate::error::{Code, Error, Result};
 
 /// Parts of a name that mark a secret, wherever they stand in it.
 const SECRET_PARTS: [&str; 6] = ["KEY", "SECRET", "TOKEN", "PASS", "CREDENTIAL", "DSN"];
@@ -73,6 +73,14 @@ const BASE_NAMES: [&str; 5] = ["PATH", "LANG", "LC_*", "TZ", "TERM"];
 
 /// The rule that injected names follow.
 const NAME_RULE: &str = "[A-Za-z_][A-Za-z0-9_]*";
+
+/// The most bytes that `NAME=value` and its NUL may have: Linux takes no longer string (`MAX_ARG_STRLEN`), and what a
+/// redactor has to look for stays small.
+pub const MAX_INJECTED_VARIABLE: usize = 128 << 10;
+
+/// The most bytes that all injected variables together may have: Linux takes 2 MiB of arguments and environment, and
+/// what is inherited and the command itself need room as well.
+pub const MAX_INJECTED: usize = 1 << 20;
 
 /// Which of the gateway's variables a command inherits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -153,7 +161,12 @@ pub fn is_loader_name(name: &str) -> bool {
 }
 
 /// Checks variables that a caller wants to add for one command. The error names the key, never the value.
+///
+/// # Errors
+/// `invalid-argument` (a name or a value that can't be set, or that loads code), `too-large`
+/// ([`MAX_INJECTED_VARIABLE`], [`MAX_INJECTED`]).
 pub fn check_injected(env: &BTreeMap<String, String>) -> Result<()> {
+    let mut total = 0_usize;
     for (name, value) in env {
         let mut bytes = name.bytes();
         let begins_well = bytes.next().is_some_and(|byte| byte.is_ascii_alphabetic() || byte == b'_');
@@ -169,6 +182,25 @@ pub fn check_injected(env: &BTreeMap<String, String>) -> Result<()> {
         }
         if value.contains('\0') {
             return Err(Error::invalid_argument(format!("the value of environment variable {name:?} holds a NUL")));
+        }
+        // `=` and the NUL at the end.
+        let size = name.len() + value.len() + 2;
+        total = total.saturating_add(size);
+        let too_large = |what: String, size: usize, limit: usize| {
+            Err(Error::new(Code::TooLarge, what)
+                .sizes(size as u64, limit as u64)
+                .hint("put large values into a file, or into standard input"))
+        };
+        if size > MAX_INJECTED_VARIABLE {
+            let what =
+                format!("environment variable {name:?} has {size} bytes; at most {MAX_INJECTED_VARIABLE} can be set");
+            return too_large(what, size, MAX_INJECTED_VARIABLE);
+        }
+        if total > MAX_INJECTED {
+            let what = format!(
+                "the environment variables up to {name:?} have {total} bytes together; at most {MAX_INJECTED} can be set"
+            );
+            return too_large(what, total, MAX_INJECTED);
         }
     }
     Ok(())
@@ -275,6 +307,22 @@ mod tests {
         let good = [("_", ""), ("API_KEY", "x"), ("PATH", "/bin"), ("a1", "\n $'\"")];
         check_injected(&good.map(|(name, value)| (name.to_owned(), value.to_owned())).into()).unwrap();
         check_injected(&BTreeMap::new()).unwrap();
+    }
+
+    #[test]
+    fn injected_values_are_bounded_one_by_one_and_together() {
+        let env = |sizes: &[usize]| -> BTreeMap<String, String> {
+            sizes.iter().enumerate().map(|(n, size)| (format!("V{n}"), "s".repeat(size - 4))).collect()
+        };
+        check_injected(&env(&[MAX_INJECTED_VARIABLE; 8])).unwrap();
+        for (sizes, name, found) in [
+            (&[10, MAX_INJECTED_VARIABLE + 1][..], "\"V1\"", (131_073, 131_072)),
+            (&[[MAX_INJECTED_VARIABLE; 8].as_slice(), &[10]].concat()[..], "\"V8\"", (1_048_586, 1_048_576)),
+        ] {
+            let error = check_injected(&env(sizes)).unwrap_err();
+            assert_eq!((error.code(), error.size_and_limit()), (Code::TooLarge, Some(found)), "{error}");
+            assert!(error.to_string().contains(name) && !error.to_string().contains("ssss"), "{error}");
+        }
     }
 
     #[test]

@@ -54,7 +54,8 @@ pub struct ProcessGrant {
     pub default_timeout: Option<Duration>,
     /// The longest timeout that a request may ask for; none: any, and "no limit" as well.
     pub max_timeout: Option<Duration>,
-    /// The most bytes of output that a command delivers, head and tail; none: no limit. A request can only ask for less.
+    /// The most bytes of output that a command delivers, head and tail (at most 8 MiB); none: no limit. A request can only ask
+    /// for less.
     pub output_limit: Option<u64>,
     /// Limits of the kernel.
     pub limits: ResourceLimits,

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::os::fd::OwnedFd;
 use std::pin::pin;
+use std::process::ExitStatus;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,8 +13,9 @@ use rustix::io::Errno;
 use rustix::process::{
     Pid, Signal, WaitOptions, kill_process, kill_process_group, pidfd_send_signal, test_kill_process_group, waitpgid,
 };
+use tokio::process::Child;
 
-use super::leash::Leash;
+use super::leash::{Leash, Target};
 use super::members::first_process;
 use crate::error::{Code, Error, Result};
 use crate::ids::SandboxId;
@@ -22,9 +24,9 @@ use crate::ids::SandboxId;
 /// than an agent starts, and few enough that one sandbox can't take the machine's process table.
 pub const MAX_GROUPS: usize = 256;
 
-/// How often a group with background processes is looked at. Its number is free for other processes once it is empty;
-/// the kernel comes back to a number only after all others, which takes much longer than this.
-const LOOK: Duration = Duration::from_secs(2);
+/// How often a group with background processes is looked at. Its number is free for others once it is empty; the kernel
+/// comes back to a number only after all others, at least 32768, which takes much longer than this.
+const LOOK: Duration = Duration::from_millis(500);
 
 /// How soon a group is looked at for the first time after its leader has ended.
 const FIRST_LOOK: Duration = Duration::from_millis(1);
@@ -32,12 +34,61 @@ const FIRST_LOOK: Duration = Duration::from_millis(1);
 /// The groups of all sandboxes of one provider. A sandbox without any has no entry.
 #[derive(Default)]
 pub(super) struct Groups {
-    sandboxes: Mutex<HashMap<SandboxId, Vec<Entry>>>,
+    sandboxes: Mutex<HashMap<SandboxId, Sandbox>>,
+}
+
+#[derive(Default)]
+struct Sandbox {
+    /// Places for groups that are about to start.
+    reserved: usize,
+    groups: Vec<Entry>,
 }
 
 struct Entry {
     id: Pid,
     first: Option<Arc<First>>,
+    /// The leader has not been waited for, so that its number is its own. Changes under the lock, together with that.
+    led: bool,
+}
+
+impl Entry {
+    fn signal(&self, signal: Signal) {
+        if signal == Signal::KILL {
+            if let Some(first) = &self.first {
+                // All others of its namespace die with it.
+                first.kill();
+                if !self.led {
+                    return;
+                }
+            }
+            if self.led {
+                // Where `setsid` makes the group, its leader may not have come to that yet.
+                let _ = kill_process(self.id, signal);
+            }
+        }
+        // The number is the group's while the leader or any other member is there, and it is forgotten when none is.
+        match kill_process_group(self.id, signal) {
+            Ok(()) | Err(Errno::SRCH) => {}
+            Err(error) => tracing::warn!(group = self.id.as_raw_nonzero(), %error, "a group could not be signalled"),
+        }
+    }
+
+    /// Whether anything is left of it.
+    fn is_empty(&self) -> bool {
+        if self.led {
+            return false;
+        }
+        // Where the gateway is process 1 (a container without an init), orphans become its children.
+        while let Ok(Some(_)) = waitpgid(self.id, WaitOptions::NOHANG) {}
+        test_kill_process_group(self.id) == Err(Errno::SRCH) && self.first.as_ref().is_none_or(|first| first.is_dead())
+    }
+}
+
+/// A place for one group of a sandbox. Dropping it gives it back.
+pub(super) struct Place {
+    sandbox: SandboxId,
+    groups: Arc<Groups>,
+    taken: bool,
 }
 
 /// The first process of a command's namespace. A command can trace it and make it leave the group; killed by its own
@@ -64,16 +115,20 @@ pub(super) struct Group {
     id: Pid,
     sandbox: SandboxId,
     groups: Arc<Groups>,
-    first: Option<Arc<First>>,
+    has_first: bool,
+    /// Nothing is left of it, and it is forgotten.
     finished: bool,
 }
 
 impl Groups {
-    /// Whether there is room for one more.
-    pub(super) fn check_room(&self, sandbox: &SandboxId) -> Result<()> {
-        let count = self.sandboxes.lock().get(sandbox).map_or(0, Vec::len);
+    /// Takes a place for one more, if there is room.
+    pub(super) fn reserve(self: &Arc<Self>, sandbox: &SandboxId) -> Result<Place> {
+        let mut sandboxes = self.sandboxes.lock();
+        let entry = sandboxes.entry(sandbox.clone()).or_default();
+        let count = entry.reserved + entry.groups.len();
         if count < MAX_GROUPS {
-            return Ok(());
+            entry.reserved += 1;
+            return Ok(Place { sandbox: sandbox.clone(), groups: Arc::clone(self), taken: false });
         }
         Err(Error::new(
             Code::Capacity,
@@ -82,52 +137,66 @@ impl Groups {
         .hint("end some of its background processes first"))
     }
 
-    /// Takes over a group that was just started. If it can't be leashed it is killed.
-    pub(super) fn add(self: &Arc<Self>, sandbox: &SandboxId, id: Pid) -> Result<Group> {
-        self.sandboxes.lock().entry(sandbox.clone()).or_default().push(Entry { id, first: None });
-        let group = Group { id, sandbox: sandbox.clone(), groups: Arc::clone(self), first: None, finished: false };
-        Leash::of_this_process().add(id)?;
-        Ok(group)
-    }
-
     /// Kills all groups of a sandbox. Their own tasks see it and forget them.
     pub(super) fn end(&self, sandbox: &SandboxId) {
         // Under the lock: a group that is forgotten meanwhile may be another's.
         let sandboxes = self.sandboxes.lock();
-        Self::kill(sandboxes.get(sandbox).into_iter().flatten());
+        sandboxes.get(sandbox).into_iter().for_each(Sandbox::kill);
     }
 
     /// Kills all that is left of all commands.
     pub(super) fn end_all(&self) {
         let sandboxes = self.sandboxes.lock();
-        Self::kill(sandboxes.values().flatten());
-    }
-
-    fn kill<'a>(groups: impl Iterator<Item = &'a Entry>) {
-        for group in groups {
-            kill_group(group.id, Signal::KILL);
-            if let Some(first) = &group.first {
-                first.kill();
-            }
-        }
+        sandboxes.values().for_each(Sandbox::kill);
     }
 
     /// How many groups a sandbox has.
     pub(super) fn count(&self, sandbox: &SandboxId) -> usize {
-        self.sandboxes.lock().get(sandbox).map_or(0, Vec::len)
+        self.sandboxes.lock().get(sandbox).map_or(0, |sandbox| sandbox.groups.len())
+    }
+}
+
+impl Sandbox {
+    fn kill(&self) {
+        self.groups.iter().for_each(|group| group.signal(Signal::KILL));
     }
 
-    fn forget(&self, sandbox: &SandboxId, id: Pid) {
-        let mut sandboxes = self.sandboxes.lock();
-        if let Some(groups) = sandboxes.get_mut(sandbox) {
-            if let Some(at) = groups.iter().position(|group| group.id == id) {
-                groups.swap_remove(at);
-            }
-            if groups.is_empty() {
-                sandboxes.remove(sandbox);
+    fn is_unused(&self) -> bool {
+        self.reserved == 0 && self.groups.is_empty()
+    }
+}
+
+impl Place {
+    /// Takes over a group that was just started, in this place. If it can't be leashed it is killed.
+    pub(super) fn take(mut self, id: Pid) -> Result<Group> {
+        {
+            let mut sandboxes = self.groups.sandboxes.lock();
+            let sandbox = sandboxes.entry(self.sandbox.clone()).or_default();
+            sandbox.reserved = sandbox.reserved.saturating_sub(1);
+            sandbox.groups.push(Entry { id, first: None, led: true });
+            self.taken = true;
+        }
+        let (sandbox, groups) = (self.sandbox.clone(), Arc::clone(&self.groups));
+        let group = Group { id, sandbox, groups, has_first: false, finished: false };
+        // By its leader as well, which for a moment after the start may not yet have made the group.
+        Leash::of_this_process().add(Target::Group(id))?;
+        Leash::of_this_process().add(Target::Process(id))?;
+        Ok(group)
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        if self.taken {
+            return;
+        }
+        let mut sandboxes = self.groups.sandboxes.lock();
+        if let Some(sandbox) = sandboxes.get_mut(&self.sandbox) {
+            sandbox.reserved = sandbox.reserved.saturating_sub(1);
+            if sandbox.is_unused() {
+                sandboxes.remove(&self.sandbox);
             }
         }
-        Leash::of_this_process().remove(id);
     }
 }
 
@@ -137,80 +206,117 @@ impl Group {
     }
 
     pub(super) fn signal(&self, signal: Signal) {
-        kill_group(self.id, signal);
-        if signal == Signal::KILL
-            && let Some(first) = &self.first
-        {
-            first.kill();
-        }
+        self.with_entry(|entry| entry.signal(signal));
+    }
+
+    fn with_entry<T>(&self, act: impl FnOnce(&mut Entry) -> T) -> Option<T> {
+        let mut sandboxes = self.groups.sandboxes.lock();
+        sandboxes.get_mut(&self.sandbox)?.groups.iter_mut().find(|entry| entry.id == self.id).map(act)
+    }
+
+    /// Waits for its leader. From then on the leader's number may become another's: under the same lock it is made known
+    /// that it is not to be used any more.
+    pub(super) async fn led_by(&self, leader: &mut Child) -> std::io::Result<ExitStatus> {
+        let mut wait = pin!(leader.wait());
+        let ended = std::future::poll_fn(|context| {
+            let mut sandboxes = self.groups.sandboxes.lock();
+            let ended = wait.as_mut().poll(context);
+            if ended.is_ready() {
+                // After an error as well: somebody else may have waited for it.
+                let entries = sandboxes.get_mut(&self.sandbox).map(|sandbox| &mut sandbox.groups);
+                for entry in entries.into_iter().flatten().filter(|entry| entry.id == self.id) {
+                    entry.led = false;
+                }
+            }
+            ended
+        })
+        .await;
+        Leash::of_this_process().remove(Target::Process(self.id));
+        ended
     }
 
     /// Remembers the first process of the command's namespace, once it is there. True: it is known.
     pub(super) fn find_first(&mut self) -> bool {
-        if self.first.is_none()
+        if !self.has_first
             && let Some((pid, handle)) = first_process(self.id)
         {
-            let first = Arc::new(First { pid, handle });
-            if let Err(error) = Leash::of_this_process().add(pid) {
+            if let Err(error) = Leash::of_this_process().add(Target::Process(pid)) {
                 tracing::warn!(%error, "a command's first process could not be leashed");
             }
-            let mut sandboxes = self.groups.sandboxes.lock();
-            let entries = sandboxes.get_mut(&self.sandbox).into_iter().flatten();
-            for entry in entries.filter(|entry| entry.id == self.id) {
-                entry.first = Some(Arc::clone(&first));
-            }
-            self.first = Some(first);
+            let first = Arc::new(First { pid, handle });
+            self.has_first = self.with_entry(|entry| entry.first = Some(first)).is_some();
         }
-        self.first.is_some()
+        self.has_first
     }
 
-    /// Whether anything is left of it. Call it only when its leader has been waited for.
-    pub(super) fn is_empty(&self) -> bool {
-        // Where the gateway is process 1 (a container without an init), orphans become its children.
-        while let Ok(Some(_)) = waitpgid(self.id, WaitOptions::NOHANG) {}
-        test_kill_process_group(self.id) == Err(Errno::SRCH) && self.first.as_ref().is_none_or(|first| first.is_dead())
+    /// Looks whether anything is left; if not, it is forgotten at once, since its number may become another's.
+    fn look(&mut self) {
+        if !self.finished && self.with_entry(|entry| entry.is_empty()).unwrap_or(true) {
+            self.forget();
+        }
+    }
+
+    fn forget(&mut self) {
+        self.finished = true;
+        let mut gone = None;
+        let mut sandboxes = self.groups.sandboxes.lock();
+        if let Some(sandbox) = sandboxes.get_mut(&self.sandbox) {
+            if let Some(at) = sandbox.groups.iter().position(|group| group.id == self.id) {
+                gone = Some(sandbox.groups.swap_remove(at));
+            }
+            if sandbox.is_unused() {
+                sandboxes.remove(&self.sandbox);
+            }
+        }
+        drop(sandboxes);
+        let leash = Leash::of_this_process();
+        leash.remove(Target::Process(self.id));
+        leash.remove(Target::Group(self.id));
+        if let Some(first) = gone.and_then(|gone| gone.first) {
+            leash.remove(Target::Process(first.pid));
+        }
+    }
+
+    /// Waits until nothing is left and it is forgotten.
+    async fn ended(&mut self, mut pause: Duration, longest: Duration) {
+        loop {
+            self.look();
+            if self.finished {
+                return;
+            }
+            tokio::time::sleep(pause).await;
+            pause = (pause * 2).min(longest);
+        }
     }
 
     /// Waits until nothing is left, up to a time: after a SIGKILL that is a matter of microseconds, if the kernel can
     /// end the processes at all.
-    pub(super) async fn emptied(&self, within: Duration) -> bool {
-        let mut pause = FIRST_LOOK;
-        let deadline = tokio::time::Instant::now() + within;
-        while !self.is_empty() {
-            if tokio::time::Instant::now() >= deadline {
-                return false;
-            }
-            tokio::time::sleep(pause).await;
-            pause = (pause * 2).min(Duration::from_millis(20));
-        }
-        true
+    pub(super) async fn emptied(&mut self, within: Duration) -> bool {
+        tokio::time::timeout(within, self.ended(FIRST_LOOK, Duration::from_millis(20))).await.is_ok()
     }
 
-    fn forget(&self) {
-        self.groups.forget(&self.sandbox, self.id);
-        if let Some(first) = &self.first {
-            Leash::of_this_process().remove(first.pid);
+    /// Sees something through, however long it takes, and forgets the group meanwhile if nothing is left of it.
+    pub(super) async fn while_doing<T>(&mut self, work: impl Future<Output = T>) -> T {
+        let mut work = pin!(work);
+        tokio::select! {
+            biased;
+            // What is ready at once needs no look.
+            done = &mut work => return done,
+            () = self.ended(FIRST_LOOK, LOOK) => {}
         }
+        work.await
     }
 
     /// The command has ended and may have left something in the background, which lives on until its sandbox ends.
     /// `closed` is done when nobody holds its pipes any more, which mostly is when the last of them ends.
     pub(super) async fn leave_rest(mut self, closed: impl Future<Output = ()>) {
         let mut closed = pin!(closed);
-        let mut open = true;
-        // Mostly it is only bubblewrap's first process that is about to end.
-        let mut pause = FIRST_LOOK;
-        while !self.is_empty() {
-            tokio::select! {
-                () = &mut closed, if open => (open, pause) = (false, FIRST_LOOK),
-                () = tokio::time::sleep(pause) => pause = (pause * 2).min(LOOK),
+        tokio::select! {
+            () = &mut closed => self.ended(FIRST_LOOK, LOOK).await,
+            () = self.ended(FIRST_LOOK, LOOK) => {
+                // With isolation `none` something may have left the group.
+                closed.await;
             }
-        }
-        self.finished = true;
-        self.forget();
-        if open {
-            // With isolation `none` something may have left the group.
-            closed.await;
         }
     }
 }
@@ -218,19 +324,31 @@ impl Group {
 impl Drop for Group {
     fn drop(&mut self) {
         if !self.finished {
+            self.look();
+        }
+        if !self.finished {
             self.signal(Signal::KILL);
             self.forget();
         }
     }
 }
 
-fn kill_group(id: Pid, signal: Signal) {
-    if signal == Signal::KILL {
-        // Where `setsid` makes the group, its leader may not have come to that yet.
-        let _ = kill_process(id, signal);
-    }
-    match kill_process_group(id, signal) {
-        Ok(()) | Err(Errno::SRCH) => {}
-        Err(error) => tracing::warn!(group = id.as_raw_nonzero(), %error, "a process group could not be signalled"),
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ids::Scope;
+
+    #[test]
+    fn no_more_than_the_most_are_started_at_once() {
+        let (groups, sandbox) = (Arc::new(Groups::default()), Scope::default().hashed_id());
+        let places: Vec<Place> = std::thread::scope(|scope| {
+            let thread = || (0..MAX_GROUPS).filter_map(|_| groups.reserve(&sandbox).ok()).collect::<Vec<_>>();
+            let threads: Vec<_> = (0..4).map(|_| scope.spawn(thread)).collect();
+            threads.into_iter().flat_map(|thread| thread.join().unwrap()).collect()
+        });
+        assert_eq!(places.len(), MAX_GROUPS);
+        assert_eq!(groups.reserve(&sandbox).err().unwrap().code(), Code::Capacity);
+        drop(places);
+        assert!(groups.sandboxes.lock().is_empty() && groups.reserve(&sandbox).is_ok());
     }
 }

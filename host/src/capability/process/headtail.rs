@@ -6,10 +6,21 @@ use bytes::Bytes;
 
 use crate::values::{CHUNK_SIZE, Event};
 
-/// Keeps at most `limit` bytes of output: the first half goes on as it comes, the last half comes at the end, after an
-/// exact [`Event::Dropped`]. Both streams count together; their order is kept.
+/// The largest tail: it waits in memory, for each command that runs, while a limit may be as large as a disk. Of a
+/// larger limit the rest is head.
+const MAX_TAIL: u64 = 8 << 20;
+
+/// The most changes between the streams that a tail remembers (1 MiB of memory). A command that changes with every byte
+/// keeps a shorter tail.
+const MAX_RUNS: usize = 1 << 16;
+
+/// Keeps at most `limit` bytes of output: the first half goes on as it comes, the last half, but no more than 8 MiB,
+/// comes at the end, after an exact [`Event::Dropped`]. What the tail may not have, the head has. Both streams count
+/// together; their order is kept.
 ///
-/// Memory: the tail, and a few bytes for each change between the streams in it.
+/// A tail in which the streams change more than 65536 times is shorter: its beginning is dropped, and counted.
+///
+/// Memory: the tail and 1 MiB, whatever the limit.
 #[derive(Debug)]
 pub struct HeadTail {
     head_left: u64,
@@ -36,9 +47,9 @@ impl Source {
 }
 
 impl HeadTail {
-    /// A limit in bytes; an odd one gives the head one more.
+    /// A limit in bytes, of any size; an odd one gives the head one more.
     pub fn new(limit: u64) -> Self {
-        let tail_limit = limit / 2;
+        let tail_limit = (limit / 2).min(MAX_TAIL);
         Self {
             head_left: limit - tail_limit,
             tail_limit: usize::try_from(tail_limit).unwrap_or(usize::MAX),
@@ -84,11 +95,18 @@ impl HeadTail {
         if bytes.is_empty() {
             return;
         }
-        self.tail.extend(bytes);
         match self.runs.back_mut() {
             Some((last, size)) if *last == source => *size += bytes.len(),
-            _ => self.runs.push_back((source, bytes.len())),
+            _ => {
+                if self.runs.len() == MAX_RUNS
+                    && let Some(&(_, oldest)) = self.runs.front()
+                {
+                    self.forget(oldest);
+                }
+                self.runs.push_back((source, bytes.len()));
+            }
         }
+        self.tail.extend(bytes);
     }
 
     fn forget(&mut self, mut count: usize) {
@@ -165,6 +183,32 @@ mod tests {
         let rest: Vec<Event> = kept.finish().collect();
         assert_eq!(rest[0], Event::Dropped(2000 * CHUNK_SIZE as u64 - (8 << 20)));
         assert_eq!(rest.into_iter().map(|event| size(Some(event))).sum::<u64>(), 4 << 20);
+    }
+
+    #[test]
+    fn a_large_limit_is_mostly_head() {
+        let mut kept = HeadTail::new(1 << 40);
+        assert_eq!((kept.head_left, kept.tail_limit), ((1 << 40) - (8 << 20), 8 << 20));
+        kept.head_left = 3;
+        let piece = Bytes::from(vec![b'x'; CHUNK_SIZE]);
+        let sent: u64 = (0..1000).map(|_| kept.push(Event::Stdout(piece.clone()))).map(size).sum();
+        assert_eq!((sent, kept.tail.len(), kept.dropped), (3, 8 << 20, 1000 * CHUNK_SIZE as u64 - (8 << 20) - 3));
+        let most = HeadTail::new(u64::MAX);
+        assert_eq!((most.head_left, most.tail_limit), (u64::MAX - (8 << 20), 8 << 20));
+    }
+
+    #[test]
+    fn streams_that_change_with_every_byte_cost_no_more() {
+        let count = 3 * MAX_RUNS as u64;
+        let mut kept = HeadTail::new(1 << 22);
+        kept.head_left = 0;
+        for _ in 0..count / 2 {
+            assert!(kept.push(out("o")).is_none() && kept.push(err("e")).is_none());
+        }
+        assert!(kept.runs.len() == MAX_RUNS && kept.runs.capacity() <= 2 * MAX_RUNS);
+        let rest: Vec<Event> = kept.finish().collect();
+        assert_eq!(rest[0], Event::Dropped(count - MAX_RUNS as u64));
+        assert_eq!((rest.len(), &rest[1], &rest[MAX_RUNS]), (1 + MAX_RUNS, &out("o"), &err("e")));
     }
 
     fn size(event: Option<Event>) -> u64 {

@@ -10,23 +10,20 @@ use rustix::process::Pid;
 
 use crate::error::{Error, Result};
 
-/// Reads `+ GROUP` and `- GROUP` until its input closes, which the kernel does when the gateway dies, SIGKILL included.
-/// Then it kills the groups that are left. It ignores the signals that a terminal or a service manager sends to
+/// Reads `+ TARGET` and `- TARGET` until its input closes, which the kernel does when the gateway dies, SIGKILL included.
+/// Then it kills the targets that are left: `N` is a process, `-N` a group. It ignores the signals that a terminal or a service manager sends to
 /// everything around the gateway: its work begins when the gateway is gone.
-///
-/// Each group is killed by its leader as well, which for a moment after the start may not yet have made it.
 const SCRIPT: &str = r#"
 trap '' HUP INT QUIT TERM USR1 USR2 TSTP
-groups=' '
-while read -r sign group; do
+targets=' '
+while read -r sign target; do
     case $sign in
-    +) groups="$groups$group " ;;
-    -) case $groups in *" $group "*) groups="${groups%%" $group "*} ${groups#*" $group "}" ;; esac ;;
+    +) targets="$targets$target " ;;
+    -) case $targets in *" $target "*) targets="${targets%%" $target "*} ${targets#*" $target "}" ;; esac ;;
     esac
 done
-for group in $groups; do
-    kill -s KILL -- "-$group"
-    kill -s KILL "$group"
+for target in $targets; do
+    kill -s KILL -- "$target"
 done
 "#;
 
@@ -37,13 +34,30 @@ pub(super) struct Leash {
 
 struct State {
     helper: Option<(Child, ChildStdin)>,
-    groups: BTreeSet<i32>,
+    /// As the helper knows them.
+    targets: BTreeSet<i32>,
+}
+
+/// What dies with the gateway.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Target {
+    Process(Pid),
+    Group(Pid),
+}
+
+impl Target {
+    fn number(self) -> i32 {
+        match self {
+            Self::Process(pid) => pid.as_raw_nonzero().get(),
+            Self::Group(pid) => -pid.as_raw_nonzero().get(),
+        }
+    }
 }
 
 impl Leash {
     /// The leash of this process. Its helper starts with the first command.
     pub(super) fn of_this_process() -> &'static Self {
-        static LEASH: Leash = Leash { state: Mutex::new(State { helper: None, groups: BTreeSet::new() }) };
+        static LEASH: Leash = Leash { state: Mutex::new(State { helper: None, targets: BTreeSet::new() }) };
         &LEASH
     }
 
@@ -53,30 +67,30 @@ impl Leash {
         if state.helper.is_none() { state.restart() } else { Ok(()) }
     }
 
-    /// From now on this group dies with the gateway.
-    pub(super) fn add(&self, group: Pid) -> Result<()> {
-        let id = group.as_raw_nonzero().get();
+    /// From now on this dies with the gateway.
+    pub(super) fn add(&self, target: Target) -> Result<()> {
         let mut state = self.state.lock();
-        state.groups.insert(id);
-        state.tell('+', id)
+        state.targets.insert(target.number());
+        state.tell('+', target.number())
     }
 
-    /// This group has ended: its number may become another's.
-    pub(super) fn remove(&self, group: Pid) {
-        let id = group.as_raw_nonzero().get();
+    /// This has ended: its number may become another's.
+    pub(super) fn remove(&self, target: Target) {
         let mut state = self.state.lock();
-        state.groups.remove(&id);
-        if let Err(error) = state.tell('-', id) {
+        if !state.targets.remove(&target.number()) {
+            return;
+        }
+        if let Err(error) = state.tell('-', target.number()) {
             tracing::warn!(%error, "the helper that ends commands with the gateway could not be restarted");
         }
     }
 }
 
 impl State {
-    /// A helper that does not listen any more is replaced by one that knows all groups.
-    fn tell(&mut self, sign: char, group: i32) -> Result<()> {
+    /// A helper that does not listen any more is replaced by one that knows all targets.
+    fn tell(&mut self, sign: char, target: i32) -> Result<()> {
         let told = match &mut self.helper {
-            Some((_, input)) => input.write_all(format!("{sign} {group}\n").as_bytes()),
+            Some((_, input)) => input.write_all(format!("{sign} {target}\n").as_bytes()),
             None => Err(io::ErrorKind::BrokenPipe.into()),
         };
         if told.is_ok() { Ok(()) } else { self.restart() }
@@ -106,7 +120,7 @@ impl State {
         let Some(mut input) = helper.stdin.take() else {
             return Err(Error::internal("the helper has no standard input"));
         };
-        let known: String = self.groups.iter().map(|group| format!("+ {group}\n")).collect();
+        let known: String = self.targets.iter().map(|target| format!("+ {target}\n")).collect();
         let told = input.write_all(known.as_bytes()).and_then(|()| {
             // A helper that was stopped must not stop the gateway: a full pipe replaces it.
             rustix::io::ioctl_fionbio(&input, true).map_err(io::Error::from)

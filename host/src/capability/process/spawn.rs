@@ -22,6 +22,7 @@ use super::leash::Leash;
 use super::output::Output;
 use super::programs::{DEFAULT_PATH, find_on};
 use super::supervise::Running;
+use crate::capability::workspace::check_enterable;
 use crate::env_policy::EnvPolicy;
 use crate::error::{Code, Error, Result};
 use crate::ids::{ProviderName, SandboxId};
@@ -126,7 +127,7 @@ impl Processes {
         self.grant.check(&self.provider, &request)?;
         let timeout = self.grant.timeout(&self.provider, request.timeout)?;
         let limit = self.grant.output_limit(request.output_limit).map(HeadTail::new);
-        self.groups.check_room(sandbox)?;
+        let place = self.groups.reserve(sandbox)?;
         Leash::of_this_process().ready()?;
 
         // A gateway takes secrets out of all output that it delivers. But a limit would cut before that, perhaps in the
@@ -155,7 +156,7 @@ impl Processes {
         drop(command);
         let pid = child.id().and_then(|id| Pid::from_raw(i32::try_from(id).ok()?));
         let Some(pid) = pid else { return Err(Error::internal("a command that was just started has no number")) };
-        let group = self.groups.add(sandbox, pid)?;
+        let group = place.take(pid)?;
 
         let (events, receiver) = mpsc::channel(STREAM_DEPTH);
         let namespace = self.grant.isolation == Isolation::Namespace;
@@ -295,25 +296,22 @@ fn helper(path: &str, name: &str, visible: impl Fn(&Path) -> bool) -> Result<Pat
     })
 }
 
-/// In a namespace links lead where the sandbox says, so only what is certain is checked: the mounts are there, and the
-/// directory is.
+/// Bubblewrap itself would fail where the directory can't be entered, which looks like the command's own end. Links lead
+/// where the sandbox says, but not out of its mounts, as for all that is named from outside.
 fn check_namespace_cwd(wrapper: &Bubblewrap, mounts: &MountTable, cwd: &VirtualPath) -> Result<()> {
     if let Some(missing) = mounts.mounts().iter().find(|mount| !mount.host.exists()) {
         return Err(Error::unavailable(format!("there is nothing behind the mount {}", missing.at)));
     }
-    let own = ["/", "/tmp"].contains(&cwd.as_str()) || wrapper.shows(Path::new(cwd.as_str()));
-    let host = match mounts.place(cwd) {
-        Ok(place) => place.mount.host.join(place.rest),
-        Err(_) if own => return Ok(()),
-        Err(error) => return Err(error),
-    };
-    let below = mounts.mounts_below(cwd).next().is_some();
-    match std::fs::symlink_metadata(&host) {
-        Ok(kind) if kind.is_dir() || kind.is_symlink() => Ok(()),
-        Ok(_) => Err(not_a_directory(cwd)),
-        Err(_) if below => Ok(()),
-        Err(error) => Err(cwd_error(cwd, &error)),
+    if mounts.place(cwd).is_err() {
+        let host = Path::new(cwd.as_str());
+        if ["/", "/tmp"].contains(&cwd.as_str()) {
+            return Ok(());
+        }
+        if wrapper.shows(host) {
+            return if host.is_dir() { Ok(()) } else { Err(not_a_directory(cwd)) };
+        }
     }
+    check_enterable(mounts, cwd).map_err(|error| error.context("the command can't start in its working directory"))
 }
 
 /// The directory of the host behind a virtual path. Links must not lead out of its mount.
@@ -338,6 +336,9 @@ fn cwd_error(cwd: &VirtualPath, error: &std::io::Error) -> Error {
         std::io::ErrorKind::NotADirectory => not_a_directory(cwd),
         std::io::ErrorKind::PermissionDenied => {
             Error::permission_denied(format!("the working directory {cwd} can't be entered"))
+        }
+        _ if error.raw_os_error() == Some(rustix::io::Errno::LOOP.raw_os_error()) => {
+            Error::path_escapes(format!("the working directory {cwd} leads through too many links"))
         }
         _ => Error::other(format!("the working directory {cwd} can't be used: {error}")),
     }

@@ -37,8 +37,9 @@ const MAX_WAITING_SIGNALS: usize = 16;
 
 /// A command that has been started.
 pub(super) struct Running {
-    pub(super) child: Child,
+    /// Before the child: what is dropped first kills, while the leader's number is its own.
     pub(super) group: Group,
+    pub(super) child: Child,
     pub(super) output: Output,
     pub(super) events: Sender<Event>,
     pub(super) stdin: Option<(pipe::Sender, ByteStream)>,
@@ -62,11 +63,13 @@ impl Running {
     /// Sees the command through to its end. Dropping this (the runtime shuts down) kills the command.
     pub(super) async fn supervise(mut self) {
         let end = self.watch().await;
-        let Self { mut child, group, mut output, events, mut limit, .. } = self;
+        // Dropped the other way round: the group before the child.
+        let Self { mut child, mut group, mut output, events, mut limit, .. } = self;
         let failed = match end {
             End::Exited(status) => {
                 let last = Event::Exited(exit_status(status));
-                if deliver(&events, output.rest(), limit.take(), last).await {
+                // A slow reader takes its time, while the group may end and its number become another's.
+                if group.while_doing(deliver(&events, output.rest(), limit.take(), last)).await {
                     drop(events);
                     // What it left in the background goes on, and may write.
                     group.leave_rest(output.discard()).await;
@@ -83,12 +86,12 @@ impl Running {
             End::Lost(error) => Some(Error::new(Code::ExitUnknown, format!("the command's end was not seen: {error}"))),
         };
         group.signal(OsSignal::KILL);
-        let reaped = child.wait().await.is_ok();
+        let reaped = group.led_by(&mut child).await.is_ok();
         if reaped && !group.emptied(KILL_GRACE).await {
             tracing::warn!(group = group.id().as_raw_nonzero(), "a command's processes did not end when killed");
         }
         if let Some(error) = failed {
-            deliver(&events, output.rest(), limit, Event::Failed(error)).await;
+            group.while_doing(deliver(&events, output.rest(), limit, Event::Failed(error))).await;
         }
     }
 
@@ -116,7 +119,7 @@ impl Running {
             tokio::select! {
                 biased;
                 () = events.closed() => return End::CallerGone,
-                status = child.wait() => return status.map_or_else(End::Lost, End::Exited),
+                status = group.led_by(child) => return status.map_or_else(End::Lost, End::Exited),
                 timeout = &mut alarm => return End::TimedOut(timeout),
                 fed = &mut feed, if feeding => match fed {
                     Ok(()) => feeding = false,

@@ -16,6 +16,7 @@
 mod beneath;
 mod blocking;
 mod change;
+mod enter;
 mod fault;
 mod handle;
 mod kind;
@@ -31,4 +32,5 @@ mod write;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use enter::check_enterable;
 pub use handle::{DEFAULT_MAX_WRITE, Limits, Workspace};

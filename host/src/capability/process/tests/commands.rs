@@ -178,13 +178,25 @@ async fn bad_requests_start_nothing() {
     for isolation in BOTH {
         let kit = Kit::new(isolation);
         std::fs::write(kit.dir.path().join("workspace/file"), "").unwrap();
+        for (link, target) in [("dangling", "none"), ("to-file", "file"), ("out", "/root"), ("round", "round")] {
+            std::os::unix::fs::symlink(target, kit.dir.path().join("workspace").join(link)).unwrap();
+        }
         let at = |text: &str| SpawnRequest { cwd: Some(VirtualPath::new(text).unwrap()), ..bash("true") };
         let env =
             |name: &str| SpawnRequest { env: BTreeMap::from([(name.to_owned(), "s3cret".to_owned())]), ..bash("true") };
+        let env_of = |size: usize| SpawnRequest {
+            env: BTreeMap::from([("LARGE".to_owned(), "s3cret".repeat(size / 6))]),
+            ..bash("true")
+        };
         for (request, code, names) in [
             (at("/mnt/user-data/workspace/none"), Code::NotFound, "/mnt/user-data/workspace/none"),
             (at("/mnt/user-data/workspace/file"), Code::NotADirectory, "/mnt/user-data/workspace/file"),
+            (at("/mnt/user-data/workspace/dangling"), Code::NotFound, "/mnt/user-data/workspace/dangling"),
+            (at("/mnt/user-data/workspace/to-file"), Code::NotADirectory, "/mnt/user-data/workspace/to-file"),
+            (at("/mnt/user-data/workspace/out"), Code::PathEscapes, "/mnt/user-data/workspace/out"),
+            (at("/mnt/user-data/workspace/round"), Code::PathEscapes, "/mnt/user-data/workspace/round"),
             (at("/root"), Code::PermissionDenied, "/root"),
+            (env_of(200 << 10), Code::TooLarge, "\"LARGE\""),
             (env("A=B"), Code::InvalidArgument, "A=B"),
             (env("LD_PRELOAD"), Code::InvalidArgument, "LD_PRELOAD"),
             (env("BASH_ENV"), Code::InvalidArgument, "BASH_ENV"),
@@ -216,6 +228,10 @@ async fn a_command_starts_where_it_is_told_to() {
         assert_eq!(kit.bash("pwd").await.text(), format!("{WORKSPACE}\n"));
         let request =
             SpawnRequest { cwd: Some(VirtualPath::new("/mnt/user-data/workspace/a b").unwrap()), ..bash("pwd") };
+        assert_eq!(kit.run(request).await.unwrap().text(), format!("{WORKSPACE}/a b\n"));
+        std::os::unix::fs::symlink("a b", kit.dir.path().join("workspace/link")).unwrap();
+        let request =
+            SpawnRequest { cwd: Some(VirtualPath::new("/mnt/user-data/workspace/link").unwrap()), ..bash("pwd -P") };
         assert_eq!(kit.run(request).await.unwrap().text(), format!("{WORKSPACE}/a b\n"));
     }
 }

@@ -1,5 +1,6 @@
 //! How commands end: by themselves, by deadlines, by signals, by callers that go away; and what stays behind.
 
+use std::io::Write;
 use std::time::{Duration, Instant};
 
 use tokio::sync::mpsc;
@@ -7,7 +8,7 @@ use tokio::sync::mpsc;
 use super::super::{Isolation, SpawnRequest};
 use super::kit::{Kit, bash, collect, processes_with, read_line, unique_sleep, until, within};
 use crate::error::Code;
-use crate::values::Signal;
+use crate::values::{STREAM_DEPTH, Signal};
 
 const BOTH: [Isolation; 2] = [Isolation::Namespace, Isolation::None];
 
@@ -55,6 +56,37 @@ async fn a_background_process_may_go_on_writing() {
         let alive = kit.dir.path().join("workspace/alive");
         until("the background process has written all", || alive.exists()).await;
         kit.settled().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_ended_command_is_forgotten_while_its_reader_takes_its_time() {
+    for isolation in BOTH {
+        let kit = Kit::new(isolation);
+        // Each byte is an event of its own, since the next is written when it has been taken out of the pipe (FIONREAD).
+        let script = format!(
+            r#"
+            for (1 .. {STREAM_DEPTH}) {{
+                syswrite(STDOUT, "x");
+                my $left = pack("i", 1);
+                while (unpack("i", $left)) {{
+                    ioctl(STDOUT, 0x541B, $left) or die "ioctl: $!";
+                    select(undef, undef, undef, 0.001);
+                }}
+            }}
+            syswrite(STDOUT, "y");
+            exit 3;
+            "#
+        );
+        let args = vec!["-e".to_owned(), script];
+        let events = kit.start(SpawnRequest { program: "perl".into(), args, ..SpawnRequest::default() }).await.unwrap();
+        until("the stream is full", || events.len() == STREAM_DEPTH).await;
+        kit.settled().await;
+        assert_eq!(events.len(), STREAM_DEPTH, "the end is yet to come");
+        // Nothing is left that could be killed, and all is delivered.
+        kit.processes.end_sandbox(&kit.sandbox);
+        let outcome = collect(events).await;
+        assert_eq!((outcome.text(), outcome.code()), (format!("{}y", "x".repeat(STREAM_DEPTH)), 3));
     }
 }
 
@@ -168,7 +200,9 @@ async fn a_command_can_not_leave_by_tracing_its_first_process() {
     let request = SpawnRequest { program: "perl".into(), args: vec!["-e".into(), script], ..SpawnRequest::default() };
     let outcome = kit.run(request).await.unwrap();
     if outcome.errors().contains("attach: Operation not permitted") {
-        // The kernel forbids it (kernel.yama.ptrace_scope): there is no such way out.
+        // There is no such way out. Not by a macro: it must be seen although the test passes.
+        let line = b"NOT TESTED: a command that traces its first process, which this kernel forbids (ptrace_scope)\n";
+        std::io::stderr().write_all(line).unwrap();
         return;
     }
     assert_eq!(outcome.text(), "left\n", "{outcome:?}");

@@ -5,5 +5,4 @@ mod endings;
 mod isolation;
 mod kit;
 mod leash;
-mod measure;
 mod volume;

@@ -1,10 +1,8 @@
 //! Much output: all of it, exactly, in bounded memory.
 
-use std::time::Duration;
-
 use super::super::{Isolation, SpawnRequest};
-use super::kit::{Kit, bash, within};
-use crate::values::Event;
+use super::kit::{Kit, bash, until, within};
+use crate::values::{CHUNK_SIZE, Event, STREAM_DEPTH};
 
 const BOTH: [Isolation; 2] = [Isolation::Namespace, Isolation::None];
 
@@ -53,31 +51,46 @@ async fn a_limit_never_cuts_a_secret_in_two() {
     }
 }
 
+/// Writes without waiting. Once the test says that nobody takes more, a pipe that is full stays full: it tells how much
+/// it got rid of, and goes on when it can.
+const WRITER: &str = r#"
+    use Fcntl;
+    my ($piece, $sent, $told) = ("x" x 65536, 0, 0);
+    fcntl(STDOUT, F_SETFL, O_WRONLY | O_NONBLOCK) or die;
+    while ($sent < 400 * 65536) {
+        my $full = -e "full";
+        my $size = 400 * 65536 - $sent;
+        my $written = syswrite(STDOUT, $piece, $size < 65536 ? $size : 65536);
+        if (defined $written) { $sent += $written; next; }
+        if ($full && !$told) {
+            open(my $file, ">", "sent.new") or die;
+            print $file $sent;
+            close($file);
+            rename("sent.new", "sent") or die;
+            $told = 1;
+        }
+        select(undef, undef, undef, 0.001);
+    }
+"#;
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_slow_reader_stops_the_writer() {
     for isolation in BOTH {
         let kit = Kit::new(isolation);
-        let progress = kit.dir.path().join("workspace/progress");
-        let script = "n=0; while [ $n -lt 400 ]; do head -c 65536 /dev/zero; n=$((n+1)); echo $n > progress.new; mv progress.new progress; done";
-        let mut events = kit.start(bash(script)).await.unwrap();
-        let read =
-            || std::fs::read_to_string(&progress).ok().and_then(|text| text.trim().parse::<u32>().ok()).unwrap_or(0);
-        // It stands still when nothing has changed for as long as it took to get there, and for a moment more.
-        let (mut last, mut since) = (0, std::time::Instant::now());
-        within(async {
-            while last == 0 || since.elapsed() < Duration::from_millis(400) {
-                tokio::time::sleep(Duration::from_millis(10)).await;
-                if read() != last {
-                    (last, since) = (read(), std::time::Instant::now());
-                }
-            }
-        })
-        .await;
-        assert!(last < 40, "{last} pieces of 64 KiB were written for a reader that takes none");
+        let workspace = kit.dir.path().join("workspace");
+        let args = vec!["-e".to_owned(), WRITER.to_owned()];
+        let mut events =
+            kit.start(SpawnRequest { program: "perl".into(), args, ..SpawnRequest::default() }).await.unwrap();
+        until("the stream is full", || events.len() == STREAM_DEPTH).await;
+        std::fs::write(workspace.join("full"), "").unwrap();
+        until("the pipe is full", || workspace.join("sent").exists()).await;
+        let sent: usize = std::fs::read_to_string(workspace.join("sent")).unwrap().parse().unwrap();
+        // What the stream holds, and what the pipe holds.
+        assert!(sent <= (STREAM_DEPTH + 1) * CHUNK_SIZE, "{sent} bytes were written for a reader that takes none");
         let mut size = 0;
         while let Some(event) = within(events.recv()).await {
             if let Event::Stdout(bytes) = event {
-                assert!(bytes.len() <= crate::values::CHUNK_SIZE);
+                assert!(bytes.len() <= CHUNK_SIZE);
                 size += bytes.len();
             }
         }
