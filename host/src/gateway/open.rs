@@ -196,17 +196,15 @@ impl Gateway {
     }
 
     /// Takes a sandbox into the house, and ends the least recently used ones that nobody uses to make room for it.
-    async fn admit(&self, name: &ProviderName, slot: &Slot, mut entry: Entry) -> Result<Arc<Entry>> {
-        loop {
-            entry = match slot.table.add(entry) {
-                Ok(entry) => return Ok(entry),
-                Err(entry) => entry,
-            };
+    async fn admit(&self, name: &ProviderName, slot: &Slot, entry: Entry) -> Result<Arc<Entry>> {
+        let entry = Arc::new(entry);
+        while !slot.table.add(&entry) {
             if !self.make_room(slot).await {
                 end(&entry).await;
                 return Err(slot.table.full(name));
             }
         }
+        Ok(entry)
     }
 
     /// Ends one sandbox that nobody uses. Its turn is held from before it leaves the table until it has ended, so that

@@ -43,15 +43,14 @@ impl Table {
         self.entries.lock().get(id).map(Arc::clone)
     }
 
-    /// Adds one; if the house is full, it is given back.
-    pub(super) fn add(&self, entry: Entry) -> Result<Arc<Entry>, Entry> {
+    /// Adds one; false if the house is full.
+    pub(super) fn add(&self, entry: &Arc<Entry>) -> bool {
         let mut entries = self.entries.lock();
-        if entries.len() >= self.limit {
-            return Err(entry);
+        let room = entries.len() < self.limit;
+        if room {
+            entries.put(entry.target.sandbox.clone(), Arc::clone(entry));
         }
-        let entry = Arc::new(entry);
-        entries.put(entry.target.sandbox.clone(), Arc::clone(&entry));
-        Ok(entry)
+        room
     }
 
     /// The sandboxes that nobody uses, the least recently used first; at most `most`.
