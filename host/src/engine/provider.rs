@@ -306,7 +306,7 @@ impl Provider {
             let running = Metered::new(meter, session.store.run_concurrent(async move |_| all_closed.await));
             let ended = tokio::select! {
                 biased;
-                ended = running => ended.map_err(|error| Some(error)),
+                ended = running => ended.map_err(Some),
                 () = last_word.abandoned() => return,
                 () = patience.over(&deadline, &last_word) => Err(None),
             };
