@@ -10,7 +10,6 @@ mod problem;
 mod provider;
 mod resolve;
 mod schema;
-mod secret;
 mod shape;
 
 #[cfg(test)]
@@ -28,4 +27,3 @@ pub use provider::{
     WorkspaceGrant,
 };
 pub use schema::schema;
-pub use secret::{REDACTED, Secret};
