@@ -80,8 +80,6 @@ pub enum Code {
     Config,
     /// The configuration has no such provider.
     UnknownProvider,
-    /// A provider that was configured could not be loaded.
-    ProviderFailed,
     /// A bug of ours.
     Internal,
 }
@@ -125,7 +123,6 @@ impl Code {
             Self::GrantMissing => "grant-missing",
             Self::Config => "config",
             Self::UnknownProvider => "unknown-provider",
-            Self::ProviderFailed => "provider-failed",
             Self::Internal => "internal",
         }
     }

@@ -145,7 +145,7 @@ fn exit_code(code: Code, exec: Option<u8>) -> u8 {
         Code::Config | Code::UnknownProvider => exec.unwrap_or(3),
         Code::Busy | Code::Capacity | Code::Unavailable => exec.unwrap_or(5),
         Code::Timeout if exec.is_some() => exec::TIMED_OUT,
-        Code::DigestMismatch | Code::GrantMissing | Code::ProviderFailed => exec.unwrap_or(4),
+        Code::DigestMismatch | Code::GrantMissing => exec.unwrap_or(4),
         code if code.as_str().starts_with("component-") => exec.unwrap_or(4),
         _ => exec.unwrap_or(1),
     }
