@@ -46,7 +46,7 @@ test-guests: binary
 
 ## What tests run against: installed where that can be done, or said
 tools:
-	@scripts/tools.sh bwrap rg redis-server busybox
+	@scripts/tools.sh bwrap -- rg redis-server busybox
 
 clean:
 	cargo clean

@@ -28,7 +28,9 @@ Examples:
   sandgate exec --env API_TOKEN --timeout 30s -c 'curl -H \"Authorization: $API_TOKEN\" …'
   printf 'hello' | sandgate exec --stdin -- wc -c
 
-The exit code is the command's own; 124 if its timeout ended it, 125 if it could not be run.";
+The exit code is the command's own; 124 if its timeout ended it, 125 if it could not be run.
+What is printed is the command's own output, with `--output json` too; errors are JSON then.
+A second Ctrl-C kills the command.";
 
 /// Run a command in a sandbox
 #[derive(Debug, Args)]
@@ -145,8 +147,12 @@ fn our_signals() -> Result<SignalStream, Error> {
         let mut signals = signal(kind).map_err(|error| Error::internal(format!("no signals: {error}")))?;
         let sender = sender.clone();
         tokio::spawn(async move {
+            let mut again = false;
             while signals.recv().await.is_some() {
-                if sender.send(ours).await.is_err() {
+                // A command that ignores the first Ctrl-C gets no choice at the second.
+                let told = if again && ours == Signal::Interrupt { Signal::Kill } else { ours };
+                again = true;
+                if sender.send(told).await.is_err() {
                     return;
                 }
             }
