@@ -23,7 +23,8 @@ pub use model::{
     OwnershipType, Pooling, SkillsConfig,
 };
 pub use provider::{
-    ComponentSource, Grants, Isolation, ProcessGrant, ProcessLimits, ProviderConfig, Settings, WasiGrant,
-    WorkspaceGrant,
+    Grants, Isolation, ProcessGrant, ProcessLimits, ProviderConfig, Settings, WasiGrant, WorkspaceGrant,
 };
 pub use schema::schema;
+
+pub use crate::trust::ComponentSource;
