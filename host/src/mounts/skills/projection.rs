@@ -15,7 +15,6 @@ use super::copy::copy;
 use super::lock::Lock;
 use super::source::{Disabled, View, Wanted, scan, scan_settled, wanted_signature};
 use super::walk::{Budget, Entry, signature, walk};
-use crate::config::SkillsConfig;
 use crate::error::{Code, Error, Result};
 use crate::ids::UserId;
 
@@ -63,13 +62,6 @@ impl Skills {
     /// `CATEGORY/…/NAME`).
     pub fn new(source: PathBuf, at: VirtualPath, state: PathBuf, disabled: &[String]) -> Result<Self> {
         Ok(Self { source, at, state, disabled: Disabled::new(disabled)? })
-    }
-
-    /// As configured; none if no folder is.
-    pub fn from_config(config: &SkillsConfig, state: &Path) -> Result<Option<Self>> {
-        let Some(source) = &config.host_path else { return Ok(None) };
-        let at = VirtualPath::new(&config.container_path)?;
-        Self::new(source.clone(), at, state.to_path_buf(), &config.disabled).map(Some)
     }
 
     /// Where sandboxes see them.
