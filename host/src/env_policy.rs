@@ -210,8 +210,10 @@ fn upper<S: AsRef<str>>(patterns: impl IntoIterator<Item = S>) -> Vec<String> {
     patterns.into_iter().map(|pattern| pattern.as_ref().to_uppercase()).collect()
 }
 
-fn looks_secret(name: &str) -> bool {
-    SECRET_PARTS.iter().any(|part| name.contains(part)) || SECRET_NAMES.contains(&name)
+/// Whether the name alone, in any case, says that the value is a secret.
+pub(crate) fn looks_secret(name: &str) -> bool {
+    let name = name.to_uppercase();
+    SECRET_PARTS.iter().any(|part| name.contains(part)) || SECRET_NAMES.contains(&name.as_str())
 }
 
 /// Whether a name fits a pattern in which `*` stands for any characters.

@@ -80,8 +80,6 @@ pub enum Code {
     Config,
     /// The configuration has no such provider.
     UnknownProvider,
-    /// A provider that was configured could not be loaded.
-    ProviderFailed,
     /// The lease store does not answer, so nobody knows who owns a sandbox.
     LeaseStoreDown,
     /// The sandbox of this scope is being torn down; a new one can be had when that is done.
@@ -137,7 +135,6 @@ impl Code {
             Self::GrantMissing => "grant-missing",
             Self::Config => "config",
             Self::UnknownProvider => "unknown-provider",
-            Self::ProviderFailed => "provider-failed",
             Self::LeaseStoreDown => "lease-store-down",
             Self::BeingDestroyed => "being-destroyed",
             Self::IdentityCollision => "identity-collision",

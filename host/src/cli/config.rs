@@ -16,13 +16,13 @@ pub(super) enum Config {
     /// Check the configuration file; every problem is told, with line, key and remedy
     #[command(after_help = "Example:\n  sandgate --config ./sandgate.toml config check")]
     Check,
-    /// Print the configuration in effect, defaults included and secrets left out
+    /// Print the configuration in effect, defaults included and secrets left out: TOML, or JSON with --output json
     #[command(after_help = "Example:\n  sandgate config show")]
     Show,
     /// Print the JSON Schema of the configuration file
     #[command(after_help = "Example:\n  sandgate config schema > sandgate.schema.json")]
     Schema,
-    /// Write a commented configuration file to begin with
+    /// Write a commented configuration file to begin with (always TOML)
     #[command(after_help = "Example:\n  sandgate config init --file sandgate.toml")]
     Init {
         /// Where to [default: standard output]; a file that is there is not touched
@@ -48,6 +48,7 @@ impl Config {
                     })?,
                 }
             }
+            Self::Show if output == Output::Json => print::json(&loaded()?.effective_json()?)?,
             Self::Show => print::line(loaded()?.effective()?.trim_end())?,
             Self::Schema => print::line(config::schema().trim_end())?,
             Self::Init { file: None } => print::line(config::init().trim_end())?,

@@ -28,7 +28,9 @@ Examples:
   sandgate exec --env API_TOKEN --timeout 30s -c 'curl -H \"Authorization: $API_TOKEN\" …'
   printf 'hello' | sandgate exec --stdin -- wc -c
 
-The exit code is the command's own; 124 if its timeout ended it, 125 if it could not be run.";
+The exit code is the command's own; 124 if its timeout ended it, 125 if it could not be run.
+What is printed is the command's own output, with `--output json` too; errors are JSON then.
+A second Ctrl-C kills the command.";
 
 /// Run a command in a sandbox
 #[derive(Debug, Args)]
@@ -47,7 +49,7 @@ pub(super) struct Exec {
     cwd: Option<String>,
 
     /// End it after this time, such as 90, 500ms, 1.5m; 0: no limit of its own [default: the provider's]
-    #[arg(long, value_name = "TIME", value_parser = duration)]
+    #[arg(long, value_name = "TIME", value_parser = duration, allow_hyphen_values = true)]
     timeout: Option<Duration>,
 
     /// Keep at most so many bytes of output, head and tail
@@ -100,9 +102,11 @@ impl Exec {
                 }
                 Event::Failed(error) => return Err(error),
             };
-            if written.is_err() {
+            match written {
+                Ok(()) => {}
                 // Whoever read our output is gone. As a command in a pipe would, this one ends.
-                return Ok(ExitCode::from(128 + 13));
+                Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => return Ok(ExitCode::from(128 + 13)),
+                Err(error) => return Err(Error::other(format!("the command's output can't be written: {error}"))),
             }
         }
         Err(Error::new(Code::ExitUnknown, "the command's stream ended without an exit status"))
@@ -145,8 +149,12 @@ fn our_signals() -> Result<SignalStream, Error> {
         let mut signals = signal(kind).map_err(|error| Error::internal(format!("no signals: {error}")))?;
         let sender = sender.clone();
         tokio::spawn(async move {
+            let mut again = false;
             while signals.recv().await.is_some() {
-                if sender.send(ours).await.is_err() {
+                // A command that ignores the first Ctrl-C gets no choice at the second.
+                let told = if again && ours == Signal::Interrupt { Signal::Kill } else { ours };
+                again = true;
+                if sender.send(told).await.is_err() {
                     return;
                 }
             }

@@ -91,7 +91,14 @@ type Outcome = Result<ExitCode, Error>;
 
 /// Parses the command line, runs it and prints what went wrong.
 pub(crate) fn run() -> ExitCode {
-    let cli = Cli::parse();
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) if error.use_stderr() && asks_for_json() => {
+            print::usage_as_json(&error);
+            return ExitCode::from(2);
+        }
+        Err(error) => error.exit(),
+    };
     logging();
     let output = cli.output;
     let failure_code = matches!(cli.command, Command::Exec(_)).then_some(exec::NOT_RUN);
@@ -109,6 +116,13 @@ pub(crate) fn run() -> ExitCode {
         print::error(output, &error);
         ExitCode::from(exit_code(error.code(), failure_code))
     })
+}
+
+/// Whether a command line that can't be parsed asks for JSON all the same.
+fn asks_for_json() -> bool {
+    let words: Vec<_> = std::env::args_os().collect();
+    let pair = |pair: &[std::ffi::OsString]| pair[0] == "--output" && pair[1] == "json";
+    words.windows(2).any(pair) || words.iter().any(|word| word == "--output=json")
 }
 
 async fn dispatch(cli: Cli) -> Outcome {
@@ -145,7 +159,7 @@ fn exit_code(code: Code, exec: Option<u8>) -> u8 {
         Code::Config | Code::UnknownProvider => exec.unwrap_or(3),
         Code::Busy | Code::Capacity | Code::Unavailable => exec.unwrap_or(5),
         Code::Timeout if exec.is_some() => exec::TIMED_OUT,
-        Code::DigestMismatch | Code::GrantMissing | Code::ProviderFailed => exec.unwrap_or(4),
+        Code::DigestMismatch | Code::GrantMissing => exec.unwrap_or(4),
         code if code.as_str().starts_with("component-") => exec.unwrap_or(4),
         _ => exec.unwrap_or(1),
     }

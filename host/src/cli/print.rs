@@ -28,6 +28,17 @@ pub(super) fn error(output: Output, error: &Error) {
     };
 }
 
+/// What is wrong with the command line, as JSON on standard error.
+pub(super) fn usage_as_json(error: &clap::Error) {
+    let object = serde_json::json!({
+        "code": "usage",
+        "message": error.to_string().trim_end(),
+        "hint": "see `sandgate --help`",
+        "retry_after_ms": null,
+    });
+    let _ = writeln!(std::io::stderr().lock(), "{object}");
+}
+
 /// A value as JSON on standard output.
 pub(super) fn json(value: &impl Serialize) -> Result<(), Error> {
     let text = serde_json::to_string_pretty(value).map_err(|error| Error::internal(error.to_string()))?;

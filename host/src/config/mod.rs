@@ -10,7 +10,6 @@ mod problem;
 mod provider;
 mod resolve;
 mod schema;
-mod secret;
 mod shape;
 
 #[cfg(test)]
@@ -24,8 +23,8 @@ pub use model::{
     OwnershipType, Pooling, SkillsConfig,
 };
 pub use provider::{
-    ComponentSource, Grants, Isolation, ProcessGrant, ProcessLimits, ProviderConfig, Settings, WasiGrant,
-    WorkspaceGrant,
+    Grants, Isolation, ProcessGrant, ProcessLimits, ProviderConfig, Settings, WasiGrant, WorkspaceGrant,
 };
 pub use schema::schema;
-pub use secret::{REDACTED, Secret};
+
+pub use crate::trust::ComponentSource;

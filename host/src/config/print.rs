@@ -1,23 +1,32 @@
 //! The effective configuration, as operators may see it.
 
-use toml::Value;
+use serde_json::Value;
 
 use super::load::Loaded;
 use super::problem::{KeyPath, Step};
-use super::secret::REDACTED;
+use crate::env_policy::looks_secret;
 use crate::error::{Error, Result};
-
-/// Parts of names whose values are secrets (see the environment policy, which has the same view of variables).
-const SECRET_NAMES: &[&str] = &["key", "secret", "token", "pass", "credential", "dsn", "auth"];
+use crate::rewrite::REDACTED;
 
 impl Loaded {
     /// The whole configuration as TOML, defaults included. What came from a variable is shown as the reference that
-    /// stood in the file (`$NAME`); settings whose names look like secrets are shown as [`REDACTED`].
+    /// stood in the file (`$NAME`).
+    ///
+    /// Of a provider's settings only numbers and booleans are shown, and those only under names that don't look like
+    /// secrets: any text may be one, a URL with a password in it for one, and only the component knows which are.
     pub fn effective(&self) -> Result<String> {
-        let unprintable =
-            |error: &dyn std::fmt::Display| Error::internal(format!("can't print the configuration: {error}"));
-        let mut tree = Value::try_from(&self.config).map_err(|error| unprintable(&error))?;
-        if let Some(providers) = tree.get_mut("providers").and_then(Value::as_table_mut) {
+        let from = match &self.file {
+            Some(file) => format!("# From {}\n", file.display()),
+            None => "# The built-in configuration: there is no sandgate.toml\n".to_owned(),
+        };
+        let text = toml::to_string_pretty(&self.effective_json()?).map_err(|error| unprintable(&error))?;
+        Ok(from + &text)
+    }
+
+    /// The same as a JSON value.
+    pub fn effective_json(&self) -> Result<Value> {
+        let mut tree = serde_json::to_value(&self.config).map_err(|error| unprintable(&error))?;
+        if let Some(providers) = tree.get_mut("providers").and_then(Value::as_object_mut) {
             for (_, provider) in providers.iter_mut() {
                 if let Some(settings) = provider.get_mut("settings") {
                     redact(settings);
@@ -29,21 +38,19 @@ impl Loaded {
                 *value = Value::String(reference.clone());
             }
         }
-        let from = match &self.file {
-            Some(file) => format!("# From {}\n", file.display()),
-            None => "# The built-in configuration: there is no sandgate.toml\n".to_owned(),
-        };
-        let text = toml::to_string_pretty(&tree).map_err(|error| unprintable(&error))?;
-        Ok(from + &text)
+        Ok(tree)
     }
+}
+
+fn unprintable(error: &dyn std::fmt::Display) -> Error {
+    Error::internal(format!("can't print the configuration: {error}"))
 }
 
 fn redact(value: &mut Value) {
     match value {
-        Value::Table(table) => {
+        Value::Object(table) => {
             for (name, value) in table.iter_mut() {
-                let name = name.to_lowercase();
-                if SECRET_NAMES.iter().any(|part| name.contains(part)) {
+                if looks_secret(name) {
                     *value = Value::String(REDACTED.to_owned());
                 } else {
                     redact(value);
@@ -51,7 +58,8 @@ fn redact(value: &mut Value) {
             }
         }
         Value::Array(items) => items.iter_mut().for_each(redact),
-        _ => {}
+        Value::String(text) => REDACTED.clone_into(text),
+        Value::Null | Value::Bool(_) | Value::Number(_) => {}
     }
 }
 

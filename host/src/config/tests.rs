@@ -307,14 +307,24 @@ fn a_resolved_value_is_in_no_error() {
 fn the_effective_configuration_shows_no_secret() {
     let text = format!(
         "{MINIMAL}[providers.local.settings]\nendpoint = \"https://example.org\"\nfrom_env = \"$API_KEY\"\n\
-         api_key = \"literal-secret\"\nnested = {{ passwords = [\"literal-secret\"] }}\n"
+         api_key = \"literal-secret\"\nnested = {{ passwords = [\"literal-secret\"], pin_token = 987650 }}\n\
+         database_url = \"postgres://u:literal-secret@h\"\npwd = \"literal-secret\"\nlist = [\"literal-secret\", 7171]\n\
+         port = 5432\nfast = true\n"
     );
     let loaded = read(&text).unwrap();
     let shown = loaded.effective().unwrap();
     assert!(!shown.contains("very-secret") && !shown.contains("literal-secret"), "{shown}");
     assert!(shown.contains("from_env = \"$API_KEY\"") && shown.contains("api_key = \"[redacted]\""), "{shown}");
     assert!(shown.contains("# From sandgate.toml\n") && shown.contains("queue = 1024"), "{shown}");
-    assert!(shown.contains("https://example.org") && shown.contains("state_dir = \"/h/"), "{shown}");
+    assert!(!shown.contains("example.org") && !shown.contains("987650"), "{shown}");
+    for part in ["endpoint = \"[redacted]\"", "pwd = \"[redacted]\"", "7171", "port = 5432", "fast = true"] {
+        assert!(shown.contains(part), "{part}: {shown}");
+    }
+    assert!(shown.contains("state_dir = \"/h/"), "{shown}");
+    let json = loaded.effective_json().unwrap();
+    assert!(!json.to_string().contains("-secret"), "{json}");
+    assert_eq!(json["providers"]["local"]["settings"]["port"], 5432);
+    assert_eq!(json["engine"]["queue"], 1024);
 }
 
 #[test]

@@ -74,6 +74,7 @@ pub fn run(config: &Config) -> Vec<Check> {
     let jobs: Vec<(&str, Job)> = vec![
         ("kernel", one(isolation::kernel)),
         ("bubblewrap", one(isolation::bubblewrap)),
+        ("util-linux", one(isolation::util_linux)),
         ("user namespaces", one(isolation::user_namespaces)),
         ("isolation", one(isolation::isolation)),
         ("state directory", one(folders::state)),

@@ -6,7 +6,7 @@ use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, openat2};
 use rustix::io::Errno;
 
 use super::check::Check;
-use super::command::{Outcome, install, run};
+use super::command::{Outcome, find, install, run};
 use crate::config::{Config, Isolation};
 
 /// Whether any provider runs commands in namespaces.
@@ -39,6 +39,21 @@ pub(super) fn bubblewrap(config: &Config) -> Check {
             .fix(install("bubblewrap", "bubblewrap")),
         Outcome::Broken(why) | Outcome::Failed(why) => Check::fail(name, why).fix(install("bubblewrap", "bubblewrap")),
     }
+}
+
+/// What starts commands apart from a terminal and within limits.
+pub(super) fn util_linux(config: &Config) -> Check {
+    let name = "util-linux";
+    if config.providers.values().all(|provider| provider.grants.process.is_none()) {
+        return Check::skip(name, "no provider runs commands");
+    }
+    let missing: Vec<&str> = ["setsid", "prlimit"].into_iter().filter(|program| find(program).is_none()).collect();
+    if missing.is_empty() {
+        return Check::ok(name, "setsid and prlimit are there");
+    }
+    let detail =
+        format!("{} not on the PATH: commands with limits, or on a terminal, may not start", missing.join(", "));
+    Check::warn(name, detail).fix(install("util-linux", "util-linux"))
 }
 
 pub(super) fn user_namespaces(config: &Config) -> Check {

@@ -10,6 +10,7 @@ use crate::engine::{EngineOptions, Granted, Pooling};
 use crate::env_policy::{EnvMode, EnvPolicy};
 use crate::error::{Error, Result};
 use crate::ids::ProviderName;
+use crate::mounts::{Access, Layout, Mount, Skills, VirtualPath};
 
 /// How the engine runs guests.
 pub(super) fn engine_options(config: &Config) -> Result<EngineOptions> {
@@ -33,6 +34,23 @@ pub(super) fn engine_options(config: &Config) -> Result<EngineOptions> {
         },
         cache_dir: Some(config.cache_dir().join("components")),
     })
+}
+
+/// The directories of sandboxes.
+pub(super) fn layout(config: &Config) -> Result<Layout> {
+    let mounts = config.mounts.iter().map(|mount| {
+        let access = if mount.read_only { Access::ReadOnly } else { Access::ReadWrite };
+        Ok(Mount { at: VirtualPath::new(&mount.container_path)?, host: mount.host_path.clone(), access })
+    });
+    let state = config.state_dir();
+    let skills = match &config.skills.host_path {
+        Some(source) => {
+            let at = VirtualPath::new(&config.skills.container_path)?;
+            Some(Skills::new(source.clone(), at, state.clone(), &config.skills.disabled)?)
+        }
+        None => None,
+    };
+    Ok(Layout::new(state, mounts.collect::<Result<_>>()?, skills))
 }
 
 /// Which variables of our own environment commands inherit.

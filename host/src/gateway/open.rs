@@ -10,7 +10,7 @@ use indexmap::IndexMap;
 use parking_lot::Mutex;
 use tokio::sync::OnceCell;
 
-use super::grants::{engine_options, env_policy, granted, in_namespaces};
+use super::grants::{engine_options, env_policy, granted, in_namespaces, layout};
 use super::sandbox::Sandbox;
 use super::table::{Entry, Table};
 use super::translate::Written;
@@ -89,7 +89,7 @@ impl Gateway {
     pub async fn open(config: Config) -> Result<Self> {
         config.check()?;
         let runtime = Runtime::new(engine_options(&config)?)?;
-        let layout = Arc::new(Layout::from_config(&config)?);
+        let layout = Arc::new(layout(&config)?);
         let policy = Arc::new(env_policy(&config.environment));
         let providers = config
             .providers

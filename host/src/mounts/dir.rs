@@ -17,12 +17,13 @@ const MAX_MOVED: u32 = 1000;
 pub(super) struct Dir(OwnedFd);
 
 impl Dir {
-    /// Opens or makes a directory by its path; the path is the operator's, so links in it are followed.
+    /// Opens or makes a directory by its path; the path is the operator's, so links in it are followed. One that somebody
+    /// else owns or may write is [`Errno::PERM`]: they could put their own in place of what we make in it.
     pub(super) fn base(path: &Path, mode: u32) -> Result<Self, Errno> {
         let flags = HANDLE.difference(OFlags::NOFOLLOW);
         match openat(CWD, path, flags, Mode::empty()) {
             Err(Errno::NOENT) => {}
-            other => return other.map(Self),
+            other => return other.map(Self)?.ours(),
         }
         // Only the last one is private; what leads there is as `mkdir -p` makes it.
         let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
@@ -31,7 +32,13 @@ impl Dir {
             Ok(()) | Err(Errno::EXIST) => {}
             Err(error) => return Err(error),
         }
-        openat(CWD, path, flags, Mode::empty()).map(Self)
+        openat(CWD, path, flags, Mode::empty()).map(Self)?.ours()
+    }
+
+    fn ours(self) -> Result<Self, Errno> {
+        let stat = rustix::fs::fstat(&self.0)?;
+        let ours = stat.st_uid == rustix::process::geteuid().as_raw() && stat.st_mode & 0o022 == 0;
+        if ours { Ok(self) } else { Err(Errno::PERM) }
     }
 
     /// Opens or makes a directory in this one, with exactly this mode. Links are not followed: one in its place is

@@ -24,7 +24,6 @@ use rustix::io::Errno;
 use super::dir::Dir;
 use super::skills::Skills;
 use super::{Access, Mount, MountTable, VirtualPath};
-use crate::config::Config;
 use crate::error::{Code, Error, Result};
 use crate::ids::Scope;
 
@@ -61,17 +60,6 @@ impl Layout {
     /// A layout below `state` (an absolute path), with mounts that every sandbox gets.
     pub fn new(state: PathBuf, mounts: Vec<Mount>, skills: Option<Skills>) -> Self {
         Self { state, mounts, skills }
-    }
-
-    /// The layout that a configuration describes.
-    pub fn from_config(config: &Config) -> Result<Self> {
-        let mounts = config.mounts.iter().map(|mount| {
-            let access = if mount.read_only { Access::ReadOnly } else { Access::ReadWrite };
-            Ok(Mount { at: VirtualPath::new(&mount.container_path)?, host: mount.host_path.clone(), access })
-        });
-        let state = config.state_dir();
-        let skills = Skills::from_config(&config.skills, &state)?;
-        Ok(Self::new(state, mounts.collect::<Result<_>>()?, skills))
     }
 
     /// The skills, if there are any.
@@ -263,15 +251,12 @@ mod tests {
         fs::create_dir_all(&data).unwrap();
         fs::create_dir_all(root.path().join("skills/public/pdf")).unwrap();
         fs::write(root.path().join("skills/public/pdf/SKILL.md"), "# pdf").unwrap();
-        let mut config = Config::default();
-        config.gateway.state_dir = Some(root.path().join("state"));
-        config.skills.host_path = Some(root.path().join("skills"));
-        config.mounts.push(crate::config::MountConfig {
-            host_path: data.clone(),
-            container_path: "/mnt/data/".into(),
-            read_only: true,
-        });
-        let table = Layout::from_config(&config).unwrap().table(&scope("ann", None), false).unwrap();
+        let at = |path: &str| VirtualPath::new(path).unwrap();
+        let state = root.path().join("state");
+        let skills = Skills::new(root.path().join("skills"), at("/mnt/skills"), state.clone(), &[]).unwrap();
+        let mount = Mount { at: at("/mnt/data/"), host: data.clone(), access: Access::ReadOnly };
+        let layout = Layout::new(state, vec![mount], Some(skills));
+        let table = layout.table(&scope("ann", None), false).unwrap();
         let find = |at: &str| table.mounts().iter().find(|mount| mount.at.as_str() == at).unwrap();
         assert_eq!((&find("/mnt/data").host, find("/mnt/data").access), (&data, Access::ReadOnly));
         let public = find("/mnt/skills/public");

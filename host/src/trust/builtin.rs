@@ -3,8 +3,8 @@
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-use crate::config::ComponentSource;
 use crate::error::{Code, Error, Result};
+use crate::trust::ComponentSource;
 
 /// The variable that names a folder to look into first.
 const VARIABLE: &str = "SANDGATE_PROVIDERS";

@@ -25,7 +25,7 @@ pub fn classify(bytes: &[u8]) -> Result<()> {
     }
     if Parser::is_core_wasm(bytes) {
         return Err(Error::new(Code::ComponentCoreModule, "a core WebAssembly module, not a component")
-            .hint("make it a component: `wasm-tools component new FILE -o OUT`, or build with the guest SDK"));
+            .hint("make it a component: `sandgate provider componentize FILE -o OUT`"));
     }
     if !Parser::is_component(bytes) {
         let version = bytes[4..8].iter().map(|byte| format!("{byte:02x}")).collect::<Vec<_>>().join(" ");
@@ -161,7 +161,7 @@ mod tests {
         let text = |bytes: &[u8]| classify(bytes).unwrap_err().to_string();
         assert!(text(b"(component)").contains("wasm-tools parse"));
         assert!(text(b"hello").contains("name the .wasm file"));
-        assert!(text(b"\0asm\x01\0\0\0").contains("wasm-tools component new"));
+        assert!(text(b"\0asm\x01\0\0\0").contains("sandgate provider componentize"));
         assert!(text(&component()[..40]).contains("breaks off in the middle, after 40 bytes"));
     }
 

@@ -4,8 +4,10 @@ mod builtin;
 mod classify;
 mod digest;
 mod read;
+mod source;
 
 pub use builtin::locate;
 pub use classify::classify;
 pub use digest::{Sha256Pin, sha256_of};
 pub use read::{ComponentBytes, MAX_COMPONENT, read_component};
+pub use source::ComponentSource;

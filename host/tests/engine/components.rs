@@ -55,7 +55,7 @@ async fn each_kind_of_wrong_bytes_has_its_code() {
     let cases: [(&str, Vec<u8>, Code, &str); 9] = [
         ("empty", Vec::new(), Code::ComponentEmpty, "empty"),
         ("text", b"(component)".to_vec(), Code::ComponentText, "wasm-tools parse"),
-        ("core", b"\0asm\x01\0\0\0".to_vec(), Code::ComponentCoreModule, "wasm-tools component new"),
+        ("core", b"\0asm\x01\0\0\0".to_vec(), Code::ComponentCoreModule, "sandgate provider componentize"),
         ("half", whole[..whole.len() / 2].to_vec(), Code::ComponentTruncated, "breaks off"),
         ("random", (0..999_u32).map(|at| (at * at + 7) as u8 | 1).collect(), Code::ComponentInvalid, "begin"),
         ("no exports", b"\0asm\x0d\0\x01\0".to_vec(), Code::ComponentWorld, "no sandbox provider"),

@@ -10,6 +10,7 @@ use sha2::{Digest, Sha256};
 
 use super::grant::ProcessGrant;
 use super::programs::find_on;
+use super::seccomp;
 use crate::error::{Error, Result};
 use crate::mounts::{Access, MountTable, VirtualPath};
 
@@ -55,6 +56,31 @@ const MAX_ETC_FILE: u64 = 16 << 20;
 /// A directory of `/etc` that is deeper is no configuration.
 const MAX_ETC_DEPTH: u32 = 8;
 
+/// Where the kernel takes orders.
+const PROC_READ_ONLY: [&str; 12] = [
+    "sys",
+    "sysrq-trigger",
+    "irq",
+    "bus",
+    "fs",
+    "mtrr",
+    "acpi",
+    "scsi",
+    "driver",
+    "asound",
+    "latency_stats",
+    "sched_debug",
+];
+
+/// What tells of the host's keys and memory.
+const PROC_HIDDEN: [&str; 6] = ["keys", "key-users", "kcore", "kmsg", "kallsyms", "timer_list"];
+
+/// The descriptor with which bubblewrap gets the seccomp filter.
+const FILTER: &str = "9";
+
+/// Opens the filter and becomes bubblewrap: the filter's file, then the whole command line.
+const WITH_FILTER: &str = "exec 9< \"$0\" && exec \"$@\"";
+
 /// Memory that a `/tmp` may take which is not a mount of the sandbox's own.
 const TMP_SIZE: &str = "268435456";
 
@@ -66,8 +92,9 @@ pub(super) const USER: &str = "sandbox";
 /// What is the same for all commands of a grant.
 #[derive(Debug)]
 pub(super) struct Bubblewrap {
-    bwrap: PathBuf,
-    /// Options before the mounts of a sandbox.
+    /// The shell that opens the seccomp filter and becomes bubblewrap.
+    shell: PathBuf,
+    /// Its words, and bubblewrap's up to the mounts of a sandbox.
     before: Vec<OsString>,
     system_paths: Vec<PathBuf>,
 }
@@ -85,15 +112,19 @@ impl Bubblewrap {
         };
         let help = output(&bwrap, &["--help".into()]).await?;
         let runtime_dir = runtime_dir.to_owned();
-        let etc = tokio::task::spawn_blocking(move || make_etc(&runtime_dir))
+        let shell = find_on(path, "sh").next().ok_or_else(|| unavailable("there is no shell (sh) on the PATH"))?;
+        let made = tokio::task::spawn_blocking(move || Ok((make_etc(&runtime_dir)?, seccomp::file(&runtime_dir)?)));
+        let (etc, filter) = made
             .await
-            .map_err(|error| Error::internal(format!("preparing a sandbox's /etc failed: {error}")))?
-            .map_err(|error| unavailable(&format!("a sandbox's /etc can't be prepared: {error}")))?;
-        let before = options(grant, &help.text, &etc);
-        let wrapper = Self { bwrap, before, system_paths: grant.system_paths.clone() };
+            .map_err(|error| Error::internal(format!("preparing what sandboxes see failed: {error}")))?
+            .map_err(|error: std::io::Error| unavailable(&format!("what sandboxes see can't be prepared: {error}")))?;
+        let mut before: Vec<OsString> = vec!["-c".into(), WITH_FILTER.into(), filter.into(), bwrap.into()];
+        before.extend(["--seccomp".into(), FILTER.into()]);
+        before.extend(options(grant, &help.text, &etc));
+        let wrapper = Self { shell, before, system_paths: grant.system_paths.clone() };
         let mut trial = wrapper.before.clone();
         trial.extend(["--".into(), "/usr/bin/env".into(), "true".into()]);
-        let trial = output(&wrapper.bwrap, &trial).await?;
+        let trial = output(&wrapper.shell, &trial).await?;
         if !trial.success {
             let said = trial.text.lines().next().unwrap_or("it said nothing").to_owned();
             return Err(unavailable(&format!("bubblewrap can't make a sandbox on this machine: {said}")).hint(
@@ -105,8 +136,9 @@ impl Bubblewrap {
         Ok(wrapper)
     }
 
+    /// What to start; its first arguments are [`options`](Self::options).
     pub(super) fn program(&self) -> &Path {
-        &self.bwrap
+        &self.shell
     }
 
     /// Whether commands see a file of the host, at the same path.
@@ -179,6 +211,20 @@ fn options(grant: &ProcessGrant, help: &str, etc: &Path) -> Vec<OsString> {
         }
     }
     options.extend(["--proc", "/proc", "--dev", "/dev"].map(OsString::from));
+    // A gateway that runs as root is root to the kernel's own files, whatever it is called in here: they may be read, as
+    // programs do, and not written. bubblewrap covers them only where it thinks that they can be written.
+    for name in PROC_READ_ONLY {
+        let file = format!("/proc/{name}");
+        if Path::new(&file).exists() {
+            options.extend(["--ro-bind", &file, &file].map(OsString::from));
+        }
+    }
+    for name in PROC_HIDDEN {
+        let file = format!("/proc/{name}");
+        if Path::new(&file).exists() {
+            options.extend(["--ro-bind", "/dev/null", &file].map(OsString::from));
+        }
+    }
     if help.contains("--size") {
         options.extend(["--size", TMP_SIZE].map(OsString::from));
     }

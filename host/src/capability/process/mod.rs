@@ -9,6 +9,7 @@ mod leash;
 mod members;
 mod output;
 mod programs;
+mod seccomp;
 mod spawn;
 mod supervise;
 #[cfg(test)]

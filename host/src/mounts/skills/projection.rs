@@ -15,7 +15,6 @@ use super::copy::copy;
 use super::lock::Lock;
 use super::source::{Disabled, View, Wanted, scan, scan_settled, wanted_signature};
 use super::walk::{Budget, Entry, signature, walk};
-use crate::config::SkillsConfig;
 use crate::error::{Code, Error, Result};
 use crate::ids::UserId;
 
@@ -63,13 +62,6 @@ impl Skills {
     /// `CATEGORY/…/NAME`).
     pub fn new(source: PathBuf, at: VirtualPath, state: PathBuf, disabled: &[String]) -> Result<Self> {
         Ok(Self { source, at, state, disabled: Disabled::new(disabled)? })
-    }
-
-    /// As configured; none if no folder is.
-    pub fn from_config(config: &SkillsConfig, state: &Path) -> Result<Option<Self>> {
-        let Some(source) = &config.host_path else { return Ok(None) };
-        let at = VirtualPath::new(&config.container_path)?;
-        Self::new(source.clone(), at, state.to_path_buf(), &config.disabled).map(Some)
     }
 
     /// Where sandboxes see them.
@@ -134,20 +126,36 @@ impl Skills {
             Error::new(Code::Unavailable, format!("can't project the {whose}: {error}"))
                 .hint("check the folder that skills.host_path names; `sandgate doctor` checks the state directory")
         };
-        self.make_root(view).map_err(failed)?;
+        let root = self.root(view);
+        // Whatever fails, nothing that may have to be hidden stays visible.
+        let emptied = |error: io::Error| match self.clear(view) {
+            Ok(()) => failed(error),
+            Err(second) => failed(io::Error::other(format!("{error}; and the view can't be emptied: {second}"))),
+        };
+        self.make_root(view).map_err(emptied)?;
         if self.is_fresh(view).unwrap_or(false) {
             return Ok(());
         }
-        let root = self.root(view);
-        let _lock = Lock::take(&root.join(LOCK)).map_err(failed)?;
+        let _lock = Lock::take(&root.join(LOCK)).map_err(emptied)?;
         // Another one may have rebuilt it while we waited.
         if self.is_fresh(view).unwrap_or(false) {
             return Ok(());
         }
-        self.rebuild(view).map_err(|error| match clear(&root, view) {
-            Ok(()) => failed(error),
-            Err(second) => failed(io::Error::other(format!("{error}; and the view can't be emptied: {second}"))),
-        })
+        self.rebuild(view).map_err(emptied)
+    }
+
+    /// Empties a view, unless a link is in the way: that would empty what it leads to.
+    fn clear(&self, view: View<'_>) -> io::Result<()> {
+        let root = self.root(view);
+        let state = self.state.canonicalize()?;
+        for category in view.categories() {
+            let folder = root.join(category);
+            let expected = folder.strip_prefix(&self.state).map(|below| state.join(below)).map_err(io::Error::other)?;
+            if folder.canonicalize()? != expected {
+                return Err(io::Error::other("a link stands in its way"));
+            }
+        }
+        clear(&root, view)
     }
 
     /// Makes a view's directories, once. They are never replaced, since mounts lead to them.

@@ -272,6 +272,25 @@ fn a_failure_empties_the_view_and_the_next_success_fills_it() {
 }
 
 #[test]
+fn a_view_whose_lock_fails_is_emptied() {
+    let world = World::new();
+    world.skill("public/pdf", "pdf");
+    let skills = world.skills(&[]);
+    let root = world.root.path().join("state/skills_view");
+    let lock = root.join(".projection-lock");
+    skills.ensure_public().unwrap();
+    fs::remove_file(&lock).unwrap();
+    fs::create_dir(&lock).unwrap();
+    // Stale, so that the lock is wanted.
+    world.skill("public/xls", "xls");
+    assert_eq!(skills.ensure_public().unwrap_err().code(), Code::Unavailable);
+    assert_eq!(fs::read_dir(world.public("")).unwrap().count(), 0);
+    fs::remove_dir(&lock).unwrap();
+    skills.ensure_public().unwrap();
+    assert!(world.public("xls/SKILL.md").exists());
+}
+
+#[test]
 fn a_view_over_its_limit_is_emptied() {
     let world = World::new();
     world.skill("public/pdf", "pdf");
