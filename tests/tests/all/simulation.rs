@@ -1,5 +1,7 @@
 //! Many schedules, and each guard taken out once.
 
+#![expect(clippy::print_stdout, reason = "counts and violations are there to be read")]
+
 use sandgate_tests::simulation::{Sabotage, replay_command, run};
 
 fn number(name: &str, default: u64) -> u64 {

@@ -57,7 +57,7 @@ const MAX_ETC_FILE: u64 = 16 << 20;
 const MAX_ETC_DEPTH: u32 = 8;
 
 /// Where the kernel takes orders.
-const PROC_READ_ONLY: [&str; 12] = [
+const PROC_READ_ONLY: [&str; 13] = [
     "sys",
     "sysrq-trigger",
     "irq",
@@ -69,6 +69,7 @@ const PROC_READ_ONLY: [&str; 12] = [
     "driver",
     "asound",
     "latency_stats",
+    "pressure",
     "sched_debug",
 ];
 
