@@ -32,8 +32,8 @@ lint:
 
 ## The table of speeds, each beside what it is held against, measured in one run
 bench: tools
-	$(MAKE) providers test-guests built=$(CARGO_TARGET_DIR)/release profile=release
-	cargo bench --locked -p sandgate --bench speed
+	$(MAKE) providers built=$(CARGO_TARGET_DIR)/release profile=release
+	SANDGATE_PROVIDERS=$(CARGO_TARGET_DIR)/release/providers cargo bench --locked -p sandgate --bench speed
 
 profile ?= dev
 
