@@ -125,7 +125,7 @@ async fn what_no_namespace_separates_is_refused() {
     // keyctl(KEYCTL_GET_KEYRING_ID, KEY_SPEC_USER_KEYRING, 0), add_key, request_key, bpf; a vsock and a crypto socket.
     let script = r#"
         for my $call ([250, 0, -4, 0], [248, 0, 0, 0, 0, 0], [249, 0, 0, 0, 0], [321, 0, 0, 0], [41, 40, 1, 0], [41, 38, 5, 0]) {
-            my ($result, $errno) = (syscall(@$call), $! + 0);
+            my ($result, $errno) = (syscall($$call[0], @$call[1..$#$call]), $! + 0);
             print "@$call: ", ($result == -1 && $errno == 1 ? "refused" : "result $result, error $errno"), "\n";
         }
         print syscall(41, 1, 1, 0) >= 0 ? "a plain socket\n" : "no socket: $!\n";
