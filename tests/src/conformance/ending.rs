@@ -76,7 +76,7 @@ pub async fn signals_reach_a_command(subject: &Subject) {
         let trap = if name.is_empty() { String::new() } else { format!("trap 'echo got {name}; exit 7' {name};") };
         let (sender, signals) = mpsc::channel(1);
         let input = ExecInput { stdin: None, signals: Some(signals) };
-        let script = format!("{trap} echo ready; while :; do sleep 0.05; done");
+        let script = format!("{trap} echo ready; while :; do sleep 0.05 & wait $!; done");
         let mut running = sandbox.exec_with(command(script), input).await.unwrap();
         assert_eq!(running.next().await, Some(Event::Stdout("ready\n".into())));
         sender.send(signal).await.unwrap();

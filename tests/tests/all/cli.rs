@@ -75,7 +75,7 @@ fn signals_are_passed_on() {
     drive(async {
         let cli = Cli::new();
         for (signal, code) in [(rustix::process::Signal::TERM, 41), (rustix::process::Signal::INT, 42)] {
-            let script = "trap 'exit 41' TERM; trap 'exit 42' INT; echo ready; while :; do sleep 0.05; done";
+            let script = "trap 'exit 41' TERM; trap 'exit 42' INT; echo ready; while :; do sleep 0.05 & wait $!; done";
             let mut child = cli.start(&["exec", "-c", script]);
             let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
             assert_eq!(lines.next_line().await.unwrap().as_deref(), Some("ready"));
