@@ -142,9 +142,10 @@ fn a_link_that_is_swapped_while_files_are_written_leads_nowhere() {
         let sandbox = subject.sandbox().await;
         let outside = outside(subject);
         sh(&sandbox, &format!("mkdir d; ln -s {} l", outside.display())).await;
-        let swap = "echo ready; if command -v perl >/dev/null; then \
-            exec perl -e 'while (1) { rename \"d\", \"x\"; rename \"l\", \"d\"; rename \"d\", \"l\"; rename \"x\", \"d\" }'; fi; \
-            while :; do mv -T d x; mv -T l d; mv -T d l; mv -T x d; done";
+        // Exchanged in one step: were `d` ever missing, a write would make it as a parent, and nothing would be swapped again.
+        let swap = r#"exec perl -e 'use POSIX; $| = 1; my ($d, $l) = ("d", "l");
+            my $exchange = (uname)[4] eq "x86_64" ? 316 : 276; print "ready\n";
+            while (1) { syscall($exchange, -100, $d, -100, $l, 2) }'"#;
         let mut swapper = sandbox.exec(command(swap)).await.unwrap();
         assert_eq!(swapper.next().await, Some(Event::Stdout("ready\n".into())));
         let (mut written, mut refusals) = (0, 0);
