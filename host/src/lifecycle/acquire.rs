@@ -5,10 +5,10 @@ use std::sync::Arc;
 use futures::FutureExt;
 use tokio::sync::oneshot;
 
-use super::backend::{Instance, InstanceRecord, Liveness};
+use super::backend::{Instance, InstanceRecord, Liveness, Wanted};
 use super::capacity::{Permit, Place};
 use super::manager::{Inner, Lifecycle};
-use super::slot::{Hold, Phase, Slot, Tenancy};
+use super::slot::{Hold, Origin, Phase, Slot, Tenancy};
 use super::teardown::{Force, Stopped};
 use crate::error::{Code, Error, Result};
 use crate::ids::{SandboxId, Scope};
@@ -28,15 +28,18 @@ impl Lifecycle {
     /// Runs as a task of its own: a caller that gives up leaves a whole sandbox behind, parked.
     pub async fn acquire(&self, scope: &Scope) -> Result<Hold> {
         let inner = &self.inner;
-        if inner.features.ephemeral {
-            return inner.acquire_ephemeral(scope).await;
+        let ephemeral = inner.features.ephemeral;
+        if ephemeral && let Some(hold) = inner.hold_at_once(scope)? {
+            return Ok(hold);
         }
         let (sender, receiver) = oneshot::channel();
         let task = {
             let (inner, scope) = (Arc::clone(inner), scope.clone());
             async move {
+                let acquired =
+                    if ephemeral { inner.acquire_ephemeral(&scope).await } else { inner.acquire_here(&scope).await };
                 // If nobody waits any more, the hold is dropped here, which releases.
-                let _ = sender.send(inner.acquire_here(&scope).await);
+                let _ = sender.send(acquired);
             }
         };
         inner.runtime.spawn(task.boxed());
@@ -55,6 +58,7 @@ impl Inner {
     }
 
     async fn acquire_in(self: &Arc<Self>, slot: &Arc<Slot>, scope: &Scope) -> Result<Hold> {
+        let mut prepared = None;
         for _ in 0..ATTEMPTS {
             let settled = slot.state.lock().phase.settled().cloned();
             if let Some(tenancy) = settled
@@ -62,10 +66,14 @@ impl Inner {
             {
                 return Ok(hold);
             }
-            if let Some(hold) = self.adopt_found(slot, scope).await? {
+            let wanted = match &prepared {
+                Some(wanted) => wanted,
+                None => prepared.insert(self.prepare(&slot.id, scope).await?),
+            };
+            if let Some(hold) = self.adopt_found(slot, wanted).await? {
                 return Ok(hold);
             }
-            match self.create(slot, scope).await {
+            match self.create(slot, wanted).await {
                 // Another gateway made it between our looking and our making: look again.
                 Err(error) if error.code() == Code::AlreadyExists && self.features.findable => {}
                 other => return other,
@@ -76,18 +84,28 @@ impl Inner {
             .retry_after_ms(1000))
     }
 
+    /// Makes ready what a sandbox needs here.
+    pub(super) async fn prepare(&self, id: &SandboxId, scope: &Scope) -> Result<Wanted> {
+        let attachment = self.backend.prepare(id, scope).await?;
+        Ok(Wanted { id: id.clone(), scope: scope.clone(), attachment })
+    }
+
+    /// Refuses to hand a sandbox to anyone but its scope.
+    pub(super) fn check_identity(instance: &Instance, scope: &Scope) -> Result<()> {
+        match &instance.scope {
+            Some(known) if known != scope => Err(Error::new(
+                Code::IdentityCollision,
+                format!("sandbox {} belongs to {known}, so {scope} can't have it", instance.id),
+            )
+            .hint("two scopes have the same short hash; use another thread id")),
+            _ => Ok(()),
+        }
+    }
+
     /// What we have already, if it lives and nobody tears it down.
     async fn reuse(self: &Arc<Self>, slot: &Arc<Slot>, tenancy: &Arc<Tenancy>, scope: &Scope) -> Result<Option<Hold>> {
         let instance = &tenancy.instance;
-        if let Some(known) = &instance.scope
-            && known != scope
-        {
-            return Err(Error::new(
-                Code::IdentityCollision,
-                format!("sandbox {} belongs to {known}, so {scope} can't have it", slot.id),
-            )
-            .hint("two scopes have the same short hash; use another thread id"));
-        }
+        Self::check_identity(instance, scope)?;
         if tenancy.doomed {
             // An earlier stop may still land on it: it has to be gone before its successor is made.
             return match self.teardown(slot, Force::Parked).await? {
@@ -112,20 +130,21 @@ impl Inner {
             return Ok(None);
         }
         self.extend(instance).await;
-        let tenancy = if instance.scope.is_some() {
+        let tenancy = if instance.scope.is_some() && !instance.attachment.is_none() {
             Arc::clone(tenancy)
         } else {
-            Arc::new(Tenancy { instance: Instance { scope: Some(scope.clone()), ..instance.clone() }, doomed: false })
+            // It was adopted: only now is it known whose it is, and what it needs here.
+            self.tenancy(self.prepare(&slot.id, scope).await?, instance.record.clone(), Origin::Found)
         };
         Ok(Some(self.hand_out(slot, tenancy, None)))
     }
 
     /// What the backend has already, made by a peer or by an earlier life of this gateway.
-    async fn adopt_found(self: &Arc<Self>, slot: &Arc<Slot>, scope: &Scope) -> Result<Option<Hold>> {
+    async fn adopt_found(self: &Arc<Self>, slot: &Arc<Slot>, wanted: &Wanted) -> Result<Option<Hold>> {
         if !self.features.findable {
             return Ok(None);
         }
-        let find = self.backend.find(&slot.id, scope);
+        let find = self.backend.find(wanted);
         let record = match within(&*self.runtime, self.settings.deadlines.find, "the lookup", find).await {
             Ok(Some(record)) => record,
             Ok(None) => return Ok(None),
@@ -145,17 +164,17 @@ impl Inner {
         if !self.take(&slot.id).await? {
             return Err(self.being_destroyed(&slot.id));
         }
-        let tenancy = self.tenancy(&slot.id, scope, record, false);
+        let tenancy = self.tenancy(wanted.clone(), record, Origin::Found);
         self.extend(&tenancy.instance).await;
         Ok(Some(self.hand_out(slot, tenancy, Some(permit))))
     }
 
-    async fn create(self: &Arc<Self>, slot: &Arc<Slot>, scope: &Scope) -> Result<Hold> {
+    async fn create(self: &Arc<Self>, slot: &Arc<Slot>, wanted: &Wanted) -> Result<Hold> {
         let Place { permit, token } = self.reserve().await?;
         // Published before it exists: a peer that is stopping an earlier one of this id refuses us now, and no peer
         // sees the new one unowned, however long it takes to make.
         slot.state.lock().move_to(Phase::Creating);
-        let record = match self.make(slot, scope).await {
+        let record = match self.make(wanted).await {
             Ok(record) => record,
             Err(error) => {
                 slot.state.lock().vacate();
@@ -172,7 +191,7 @@ impl Inner {
         // Making it may have outlasted the lease.
         match self.take(&slot.id).await {
             Ok(true) if !self.is_closing() => {
-                let tenancy = self.tenancy(&slot.id, scope, record, false);
+                let tenancy = self.tenancy(wanted.clone(), record, Origin::Made);
                 Ok(self.hand_out(slot, tenancy, Some(permit)))
             }
             published => {
@@ -181,21 +200,21 @@ impl Inner {
                     Ok(false) => self.being_destroyed(&slot.id),
                     Err(error) => error,
                 };
-                self.roll_back(slot, self.tenancy(&slot.id, scope, record, true), permit).await;
+                self.roll_back(slot, self.doomed(wanted.clone().found(record)), permit).await;
                 Err(error)
             }
         }
     }
 
-    async fn make(self: &Arc<Self>, slot: &Arc<Slot>, scope: &Scope) -> Result<InstanceRecord> {
-        if !self.take(&slot.id).await? {
-            return Err(self.being_destroyed(&slot.id));
+    async fn make(self: &Arc<Self>, wanted: &Wanted) -> Result<InstanceRecord> {
+        if !self.take(&wanted.id).await? {
+            return Err(self.being_destroyed(&wanted.id));
         }
-        let create = self.backend.create(&slot.id, scope);
+        let create = self.backend.create(wanted);
         let made = within(&*self.runtime, self.settings.deadlines.create, "the backend", create).await;
         // The lease of a sandbox that was not made is left to lapse: it keeps nobody from taking the id, while a
         // release that the network delivers late could undo a later teardown's marker.
-        made.map_err(|error| error.context(format_args!("sandbox {} can't be made", slot.id)))
+        made.map_err(|error| error.context(format_args!("sandbox {} can't be made", wanted.id)))
     }
 
     /// A new sandbox that can't be published is stopped, not left for others to adopt. It is stopped like any other,
@@ -217,11 +236,15 @@ impl Inner {
         }
     }
 
-    pub(super) fn tenancy(&self, id: &SandboxId, scope: &Scope, record: InstanceRecord, doomed: bool) -> Arc<Tenancy> {
-        Arc::new(Tenancy { instance: Instance { id: id.clone(), scope: Some(scope.clone()), record }, doomed })
+    pub(super) fn tenancy(&self, wanted: Wanted, record: InstanceRecord, origin: Origin) -> Arc<Tenancy> {
+        Arc::new(Tenancy { instance: wanted.found(record), origin, doomed: false })
     }
 
-    fn hand_out(self: &Arc<Self>, slot: &Arc<Slot>, tenancy: Arc<Tenancy>, permit: Option<Permit>) -> Hold {
+    pub(super) fn doomed(&self, instance: Instance) -> Arc<Tenancy> {
+        Arc::new(Tenancy { instance, origin: Origin::Made, doomed: true })
+    }
+
+    pub(super) fn hand_out(self: &Arc<Self>, slot: &Arc<Slot>, tenancy: Arc<Tenancy>, permit: Option<Permit>) -> Hold {
         let mut state = slot.state.lock();
         if permit.is_some() {
             state.permit = permit;
@@ -271,62 +294,5 @@ impl Inner {
     pub(super) fn forget(&self, slot: &Slot, why: &str) {
         slot.state.lock().vacate();
         tracing::info!(provider = %self.provider, sandbox = %slot.id, why, "let go of a sandbox without stopping it");
-    }
-
-    /// Nothing is owned, probed or parked for a provider whose sandboxes cost nothing: what is known is handed out.
-    async fn acquire_ephemeral(self: &Arc<Self>, scope: &Scope) -> Result<Hold> {
-        let id = self.id_of(scope);
-        let slot = self.slot(&id);
-        if self.is_closing() {
-            self.tidy(slot);
-            return Err(self.shutting_down());
-        }
-        if let Some(hold) = self.hold_active(&slot) {
-            return Ok(hold);
-        }
-        let turn = slot.enter(&self.guards).await;
-        if let Some(hold) = self.hold_active(&slot) {
-            return Ok(hold);
-        }
-        let create = self.backend.create(&id, scope);
-        let made = within(&*self.runtime, self.settings.deadlines.create, "the backend", create).await;
-        let result = made.map(|record| self.hand_out(&slot, self.tenancy(&id, scope, record, false), None));
-        drop(turn);
-        if result.is_ok() {
-            self.forget_least_used();
-        } else {
-            self.tidy(slot);
-        }
-        result
-    }
-
-    fn hold_active(self: &Arc<Self>, slot: &Arc<Slot>) -> Option<Hold> {
-        let mut state = slot.state.lock();
-        let Phase::Active(tenancy) = &state.phase else { return None };
-        let tenancy = Arc::clone(tenancy);
-        Some(Hold::new(self, slot, &mut state, &tenancy))
-    }
-
-    /// Keeps the number of remembered sandboxes down. An eighth goes at once, so that a full house does not sort itself
-    /// on every acquire.
-    fn forget_least_used(&self) {
-        if self.slots.read().len() <= self.settings.remembered {
-            return;
-        }
-        let mut slots = self.slots.write();
-        let mut unused: Vec<_> = slots
-            .values()
-            .filter_map(|slot| {
-                let state = slot.state.lock();
-                let idle = state.holds == 0 && state.operations == 0 && matches!(state.phase, Phase::Active(_));
-                // Someone who is about to use it has the slot already.
-                (idle && Arc::strong_count(slot) == 1).then(|| (state.last_used, slot.id.clone()))
-            })
-            .collect();
-        unused.sort_unstable();
-        let surplus = slots.len().saturating_sub(self.settings.remembered) + self.settings.remembered / 8;
-        for (_, id) in unused.into_iter().take(surplus) {
-            slots.remove(&id);
-        }
     }
 }

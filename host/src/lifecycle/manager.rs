@@ -45,6 +45,17 @@ pub(super) struct Inner {
     pub(super) drained: Notify,
 }
 
+/// How much a gateway looks after.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Upkeep {
+    /// Renewal, idle checks and, at once and then periodically, reconciliation: for a gateway that stays.
+    #[default]
+    Full,
+    /// Renewal of what it has itself: for one that is here for a single command, and must not adopt what it would only
+    /// leave behind.
+    LeasesOnly,
+}
+
 /// What a lifecycle is put together from.
 pub struct Parts {
     /// The provider's name in the configuration.
@@ -101,11 +112,17 @@ impl Lifecycle {
         })
     }
 
-    /// Starts the background work: renewal, idle checks and, at once and then periodically, reconciliation. Never waits
-    /// for a backend or a store.
-    pub fn start(&self) {
+    /// Starts the background work. Never waits for a backend or a store.
+    pub fn start(&self, upkeep: Upkeep) {
         let inner = &self.inner;
         if inner.features.ephemeral {
+            if upkeep == Upkeep::Full && !inner.settings.idle_timeout.is_zero() {
+                inner.runtime.spawn(Arc::clone(inner).maintain_forever().boxed());
+            }
+            return;
+        }
+        if upkeep == Upkeep::LeasesOnly {
+            inner.runtime.spawn(Arc::clone(inner).renew_forever().boxed());
             return;
         }
         if !inner.store.sees_peers() {
@@ -117,6 +134,11 @@ impl Lifecycle {
         }
         inner.runtime.spawn(Arc::clone(inner).renew_forever().boxed());
         inner.runtime.spawn(Arc::clone(inner).maintain_forever().boxed());
+    }
+
+    /// What the provider can do.
+    pub fn features(&self) -> &Features {
+        &self.inner.features
     }
 
     /// The sandbox of an id, pinned for one operation; none if it is not handed out here.

@@ -11,6 +11,7 @@
 mod acquire;
 mod backend;
 mod capacity;
+mod ephemeral;
 mod guards;
 mod manager;
 mod reap;
@@ -21,17 +22,19 @@ mod settings;
 mod shutdown;
 mod slot;
 mod status;
+mod survey;
 mod teardown;
 #[cfg(test)]
 mod tests;
 
-pub use backend::{Backend, Features, IdScheme, Instance, InstanceRecord, Item, Liveness, Page};
+pub use backend::{Attachment, Backend, Features, IdScheme, Instance, InstanceRecord, Item, Liveness, Page, Wanted};
 pub use capacity::{CapacityPolicy, Refusal, RefusalReason};
 pub use guards::{Guard, Guards};
-pub use manager::{Lifecycle, Parts};
+pub use manager::{Lifecycle, Parts, Upkeep};
 pub use reconcile::ReconcileReport;
 pub use settings::{Deadlines, ReconcileBudget, ResetPolicy, Settings};
 pub use shutdown::{ShutdownMode, ShutdownReport};
 pub use slot::{Hold, Pin};
 pub use status::{PhaseName, SandboxStatus};
+pub use survey::{Sighted, Survey};
 pub use teardown::Stopped;

@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::backend::{Instance, InstanceRecord, Item, Liveness};
 use super::guards::Guard;
 use super::manager::{Inner, Lifecycle};
-use super::slot::{Phase, Slot, Tenancy};
+use super::slot::{Origin, Phase, Slot, Tenancy};
 use crate::error::Result;
 use crate::ids::SandboxId;
 use crate::ownership::{Applied, Purpose};
@@ -268,7 +268,10 @@ impl Inner {
         let Some(instance) = self.choose(items).await else { return Adoption::Deferred };
         let mut state = slot.state.lock();
         state.permit = Some(permit);
-        state.move_to(Phase::Warm(Arc::new(Tenancy { instance, doomed: false }), self.runtime.now()));
+        state.move_to(Phase::Warm(
+            Arc::new(Tenancy { instance, origin: Origin::Found, doomed: false }),
+            self.runtime.now(),
+        ));
         drop(state);
         tracing::info!(provider = %self.provider, sandbox = %slot.id, "adopted a sandbox that nobody owned");
         self.capacity.ring();

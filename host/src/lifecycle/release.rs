@@ -43,8 +43,8 @@ impl Inner {
     }
 
     fn park_later(self: &Arc<Self>, slot: &Arc<Slot>) -> Option<oneshot::Receiver<()>> {
-        // What costs nothing to make is not parked: it stays known until it is the least used.
-        if self.features.ephemeral {
+        if self.features.ephemeral && !self.is_closing() {
+            self.park_ephemeral(slot);
             return None;
         }
         let (sender, receiver) = oneshot::channel();

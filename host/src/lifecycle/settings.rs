@@ -82,8 +82,6 @@ pub struct Settings {
     pub check_interval: Duration,
     /// How many sandboxes there may be.
     pub capacity: CapacityPolicy,
-    /// How many sandboxes of an ephemeral provider are remembered.
-    pub remembered: usize,
     /// Step deadlines.
     pub deadlines: Deadlines,
     /// What one reconciliation may do.
@@ -99,7 +97,6 @@ impl Default for Settings {
             idle_timeout: Duration::from_secs(600),
             check_interval: Duration::from_secs(60),
             capacity: CapacityPolicy::default(),
-            remembered: 256,
             deadlines: Deadlines::default(),
             reconcile: ReconcileBudget::default(),
             reset: ResetPolicy::default(),
@@ -112,9 +109,6 @@ impl Settings {
     pub fn check(&self) -> Result<()> {
         if self.check_interval.is_zero() {
             return Err(Error::config("`check_interval` is zero").hint("use a time over zero, such as \"60s\""));
-        }
-        if self.remembered == 0 {
-            return Err(Error::config("`remembered` is zero").hint("use 1 or more"));
         }
         self.capacity.check()
     }

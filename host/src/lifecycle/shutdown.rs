@@ -9,7 +9,7 @@ use futures::stream::{self, StreamExt};
 
 use super::manager::{Inner, Lifecycle};
 use super::settings::ResetPolicy;
-use super::slot::{Phase, Slot};
+use super::slot::{Origin, Phase, Slot};
 use super::teardown::{Force, Stopped};
 
 /// Stops under way at once.
@@ -21,6 +21,8 @@ pub enum ShutdownMode {
     /// Stop what is ours.
     #[default]
     Stop,
+    /// Stop what this gateway made, and give up what it found: for a gateway that is here for a single command.
+    StopMade,
     /// Leave everything running and give our leases up: whoever looks next adopts it.
     Keep,
 }
@@ -48,10 +50,7 @@ impl Lifecycle {
     pub async fn reset(&self) {
         let inner = &self.inner;
         if inner.features.ephemeral {
-            inner.slots.write().retain(|_, slot| {
-                let state = slot.state.lock();
-                state.operations > 0 || state.holds > 0 || Arc::strong_count(slot) > 1
-            });
+            while inner.evict_oldest().await {}
             return;
         }
         match inner.settings.reset {
@@ -114,9 +113,19 @@ impl Inner {
 
     async fn close(self: &Arc<Self>, slot: Arc<Slot>, mode: ShutdownMode) -> Closed {
         let turn = slot.enter(&self.guards).await;
-        let closed = if matches!(slot.state.lock().phase, Phase::Vacant) {
+        let (vacant, made) = {
+            let state = slot.state.lock();
+            let made = state.phase.settled().is_some_and(|tenancy| tenancy.origin == Origin::Made);
+            (matches!(state.phase, Phase::Vacant), made)
+        };
+        let keep = match mode {
+            ShutdownMode::Stop => false,
+            ShutdownMode::StopMade => !made,
+            ShutdownMode::Keep => true,
+        };
+        let closed = if vacant {
             Closed::Nothing
-        } else if mode == ShutdownMode::Keep && !self.features.ephemeral {
+        } else if keep && !self.features.ephemeral {
             if let Err(error) = self.store.release(&slot.id).await {
                 tracing::warn!(provider = %self.provider, sandbox = %slot.id, %error, "its lease stays until it lapses");
             }

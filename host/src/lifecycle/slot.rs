@@ -11,10 +11,20 @@ use super::guards::{Guard, Guards};
 use super::manager::Inner;
 use crate::ids::SandboxId;
 
+/// How a sandbox came into our books.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Origin {
+    /// This gateway made it.
+    Made,
+    /// It was there: a peer's, or from an earlier life of this gateway.
+    Found,
+}
+
 /// One stay of a sandbox in our books, from acquire or adoption to stop or loss.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) struct Tenancy {
     pub(super) instance: Instance,
+    pub(super) origin: Origin,
     /// It must be stopped before anything else: an earlier stop may still land, or nobody could say whose it is.
     pub(super) doomed: bool,
 }
@@ -135,6 +145,13 @@ impl Pin {
     }
 }
 
+/// Another operation in the same sandbox.
+impl Clone for Pin {
+    fn clone(&self) -> Self {
+        Self::new(&self.inner, &self.slot, &mut self.slot.state.lock(), &self.tenancy)
+    }
+}
+
 impl Drop for Pin {
     fn drop(&mut self) {
         let mut state = self.slot.state.lock();
@@ -178,6 +195,11 @@ impl Hold {
     /// The sandbox.
     pub fn instance(&self) -> &Instance {
         &self.tenancy.instance
+    }
+
+    /// An operation in it. It may outlive the hold.
+    pub fn pin(&self) -> Pin {
+        Pin::new(&self.inner, &self.slot, &mut self.slot.state.lock(), &self.tenancy)
     }
 
     /// Turns it into one that is released by id. Nobody can drop it any more: if nothing uses the sandbox for the idle

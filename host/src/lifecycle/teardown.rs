@@ -107,8 +107,19 @@ impl Inner {
             (tenancy, before)
         };
         if self.features.ephemeral {
-            slot.state.lock().vacate();
-            return Ok(Stopped::Yes);
+            let stop = self.backend.destroy(&tenancy.instance);
+            let stopped = within(&*self.runtime, self.settings.deadlines.stop, "the backend", stop).await;
+            let mut state = slot.state.lock();
+            return match stopped {
+                Ok(()) => {
+                    state.vacate();
+                    Ok(Stopped::Yes)
+                }
+                Err(error) => {
+                    state.move_to(before);
+                    Err(error.context(format_args!("sandbox {} was not stopped", slot.id)))
+                }
+            };
         }
         let claimed = match force {
             Force::Idle(_) | Force::Parked => self.claim_what_is_ours(slot, !tenancy.doomed).await,
@@ -129,7 +140,7 @@ impl Inner {
                 tracing::error!(provider = %self.provider, sandbox = %slot.id, %error, "not stopped; it stays in the books");
                 if error.code() == Code::Timeout {
                     // The stop may still come through: never hand this one out again.
-                    let doomed = Arc::new(Tenancy { instance: tenancy.instance.clone(), doomed: true });
+                    let doomed = Arc::new(Tenancy { doomed: true, ..(*tenancy).clone() });
                     let mut state = slot.state.lock();
                     state.detached = 0;
                     state.move_to(Phase::Warm(doomed, self.runtime.now()));

@@ -5,8 +5,7 @@ use std::time::Duration;
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use sandgate::error::{Code, Error, Result};
-use sandgate::ids::{SandboxId, Scope};
-use sandgate::lifecycle::{Backend, Instance, InstanceRecord, Item, Liveness, Page};
+use sandgate::lifecycle::{Attachment, Backend, Instance, InstanceRecord, Item, Liveness, Page, Wanted};
 
 use super::world::{Machine, Shared, Stop, TTL};
 
@@ -71,20 +70,20 @@ impl Drop for Stopping {
 }
 
 impl Backend for SimBackend {
-    fn create<'a>(&'a self, id: &'a SandboxId, _: &'a Scope) -> BoxFuture<'a, Result<InstanceRecord>> {
+    fn create<'a>(&'a self, wanted: &'a Wanted) -> BoxFuture<'a, Result<InstanceRecord>> {
         async move {
             self.wait(2000, 4000).await;
             if self.fails() {
                 return Err(Self::no_answer());
             }
             let made = self.world.with(|world, now| {
-                if world.machines.values().any(|machine| machine.alive && machine.id == *id) {
-                    return Err(Error::already_exists(format!("there is a {id} already")));
+                if world.machines.values().any(|machine| machine.alive && machine.id == wanted.id) {
+                    return Err(Error::already_exists(format!("there is a {} already", wanted.id)));
                 }
                 let serial = world.next();
-                world.machines.insert(serial, Machine { id: id.clone(), alive: true });
+                world.machines.insert(serial, Machine { id: wanted.id.clone(), alive: true });
                 world.count("creates");
-                world.note(now, || format!("{serial} of {id} is made for gateway life {}", self.life));
+                world.note(now, || format!("{serial} of {} is made for gateway life {}", wanted.id, self.life));
                 Ok(record(serial))
             })?;
             self.wait(1, 500).await;
@@ -93,14 +92,14 @@ impl Backend for SimBackend {
         .boxed()
     }
 
-    fn find<'a>(&'a self, id: &'a SandboxId, _: &'a Scope) -> BoxFuture<'a, Result<Option<InstanceRecord>>> {
+    fn find<'a>(&'a self, wanted: &'a Wanted) -> BoxFuture<'a, Result<Option<InstanceRecord>>> {
         async move {
             self.wait(1, 200).await;
             if self.fails() {
                 return Err(Self::no_answer());
             }
             let found = self.world.with(|world, _| {
-                let live = world.machines.iter().find(|(_, machine)| machine.alive && machine.id == *id);
+                let live = world.machines.iter().find(|(_, machine)| machine.alive && machine.id == wanted.id);
                 live.map(|(serial, _)| record(*serial))
             });
             self.wait(1, 200).await;
@@ -122,7 +121,12 @@ impl Backend for SimBackend {
                     .by_ref()
                     .take(3)
                     .map(|(serial, machine)| {
-                        let instance = Instance { id: machine.id.clone(), scope: None, record: record(*serial) };
+                        let instance = Instance {
+                            id: machine.id.clone(),
+                            scope: None,
+                            record: record(*serial),
+                            attachment: Attachment::default(),
+                        };
                         (*serial, Item { instance, created_ms: None })
                     })
                     .collect();

@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use sandgate::error::Result;
 use sandgate::ids::ProviderName;
-use sandgate::lifecycle::{CapacityPolicy, Deadlines, Features, Guards, Lifecycle, Parts, ReconcileBudget, Settings};
+use sandgate::lifecycle::{
+    CapacityPolicy, Deadlines, Features, Guards, Lifecycle, Parts, ReconcileBudget, Settings, Upkeep,
+};
 use sandgate::ownership::{LeaseTimes, OwnerId};
 
 use super::backend::SimBackend;
@@ -54,7 +56,7 @@ pub(crate) fn start(world: &Shared, fleet: &Fleet, gateway: usize) -> Result<(us
     };
     let lifecycle = Lifecycle::with_guards(parts, fleet.guards)?;
     world.with(|world, _| world.lives[life].lifecycle = Some(lifecycle.clone()));
-    lifecycle.start();
+    lifecycle.start(Upkeep::Full);
     Ok((life, lifecycle))
 }
 

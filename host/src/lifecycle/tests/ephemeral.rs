@@ -5,31 +5,45 @@ use std::time::Duration;
 
 use super::super::*;
 use super::rig::*;
+use crate::error::Code;
 
-fn rig(remembered: usize) -> Rig {
+fn rig(limit: u32) -> Rig {
     let features = Features { ephemeral: true, id_scheme: IdScheme::Readable, ..Features::default() };
-    Rig::new(features, Settings { remembered, ..settings() })
+    let capacity = CapacityPolicy::Reject { limit };
+    Rig::new(features, Settings { capacity, idle_timeout: Duration::ZERO, ..settings() })
 }
 
 #[tokio::test(start_paused = true)]
 async fn what_is_known_costs_no_round_trip() {
     let rig = rig(256);
-    rig.lifecycle.start();
+    rig.lifecycle.start(Upkeep::Full);
     let id = rig.lifecycle.acquire(&scope("t")).await.unwrap().id().clone();
     assert_eq!(id.as_str(), "test:t");
     for _ in 0..10 {
         drop(rig.lifecycle.acquire(&scope("t")).await.unwrap());
     }
     assert_eq!(rig.backend.calls.load(Ordering::Relaxed), 1);
-    assert_eq!(rig.store.calls.load(Ordering::Relaxed), 0);
-    assert!(rig.lifecycle.get(&id).is_some(), "released, and still known");
+    assert!(rig.lifecycle.get(&id).is_none(), "released, and so not handed out");
     tokio::time::sleep(Duration::from_secs(100_000)).await;
-    assert!(rig.lifecycle.get(&id).is_some(), "nothing idles out");
+    assert_eq!(rig.phase(&id), PhaseName::Warm, "nothing idles out");
     assert_eq!(rig.store.calls.load(Ordering::Relaxed), 0);
 }
 
 #[tokio::test(start_paused = true)]
-async fn only_so_many_are_remembered_and_those_in_use_stay() {
+async fn an_idle_timeout_holds_for_them_too() {
+    let features = Features { ephemeral: true, ..Features::default() };
+    let rig = Rig::new(features, settings());
+    rig.lifecycle.start(Upkeep::Full);
+    let held = rig.lifecycle.acquire(&scope("held")).await.unwrap();
+    let id = rig.lifecycle.acquire(&scope("t")).await.unwrap().id().clone();
+    tokio::time::sleep(settings().idle_timeout * 2).await;
+    assert_eq!((rig.phase(&id), rig.phase(held.id())), (PhaseName::Vacant, PhaseName::Active));
+    assert_eq!(rig.backend.live(), 1);
+    assert_eq!(rig.store.calls.load(Ordering::Relaxed), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn those_parked_first_make_room_and_those_in_use_stay() {
     let rig = rig(8);
     let held = rig.lifecycle.acquire(&scope("held")).await.unwrap();
     let pinned = rig.lifecycle.acquire(&scope("pinned")).await.unwrap().detach();
@@ -40,21 +54,39 @@ async fn only_so_many_are_remembered_and_those_in_use_stay() {
         assert!(rig.lifecycle.list().len() <= 8);
     }
     assert!(rig.lifecycle.get(held.id()).is_some() && rig.lifecycle.get(&pinned).is_some());
-    assert!(rig.lifecycle.get(&"test:t99".parse().unwrap()).is_some(), "the newest is remembered");
-    assert!(rig.lifecycle.get(&"test:t0".parse().unwrap()).is_none(), "the oldest is not");
+    assert_eq!(rig.phase(&"test:t99".parse().unwrap()), PhaseName::Warm, "the newest is there");
+    assert_eq!(rig.phase(&"test:t0".parse().unwrap()), PhaseName::Vacant, "the oldest is not");
+    assert_eq!(rig.backend.live(), 8, "what made room was ended");
     drop(pin);
+    rig.lifecycle.release(&pinned).await;
     rig.lifecycle.reset().await;
-    assert_eq!(rig.lifecycle.list().len(), 1, "a reset forgets what nobody holds");
-    assert_eq!(rig.backend.script.lock().stopped, [] as [u64; 0], "there is nothing to stop");
+    assert_eq!(rig.lifecycle.list().len(), 1, "a reset ends what nobody holds");
+    assert_eq!(rig.backend.live(), 1);
 }
 
 #[tokio::test(start_paused = true)]
-async fn destroying_forgets() {
+async fn a_full_house_is_refused_and_a_running_operation_is_use_enough() {
+    let rig = rig(1);
+    let hold = rig.lifecycle.acquire(&scope("a")).await.unwrap();
+    let pin = hold.pin();
+    drop(hold);
+    assert_eq!(rig.lifecycle.acquire(&scope("b")).await.unwrap_err().code(), Code::Capacity);
+    drop(pin);
+    assert!(rig.lifecycle.acquire(&scope("b")).await.is_ok());
+    assert_eq!(rig.backend.live(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn destroying_ends_it_and_a_failed_stop_keeps_it() {
     let rig = rig(8);
     let id = rig.lifecycle.acquire(&scope("t")).await.unwrap().detach();
+    rig.backend.script.lock().destroy = Step::Fails;
+    assert!(rig.lifecycle.destroy(&id, false).await.is_err());
+    assert_eq!(rig.phase(&id), PhaseName::Active);
+    rig.backend.script.lock().destroy = Step::Works;
     assert_eq!(rig.lifecycle.destroy(&id, false).await.unwrap(), Stopped::Yes);
     assert!(rig.lifecycle.get(&id).is_none());
-    assert_eq!(rig.store.calls.load(Ordering::Relaxed), 0);
+    assert_eq!((rig.backend.live(), rig.store.calls.load(Ordering::Relaxed)), (0, 0));
 }
 
 #[test]

@@ -15,7 +15,7 @@ async fn pass(rig: &Rig, time: Duration) {
 async fn leases_are_kept_whatever_the_idle_timeout() {
     for idle_timeout in [Duration::ZERO, Duration::from_secs(1_000_000)] {
         let rig = Rig::new(features(), Settings { idle_timeout, ..settings() });
-        rig.lifecycle.start();
+        rig.lifecycle.start(Upkeep::Full);
         let active = rig.lifecycle.acquire(&scope("active")).await.unwrap();
         let warm = rig.lifecycle.acquire(&scope("warm")).await.unwrap();
         let id = warm.id().clone();
@@ -31,7 +31,7 @@ async fn leases_are_kept_whatever_the_idle_timeout() {
 #[tokio::test(start_paused = true)]
 async fn a_store_outage_of_any_length_costs_nothing() {
     let rig = Rig::plain();
-    rig.lifecycle.start();
+    rig.lifecycle.start(Upkeep::Full);
     let hold = rig.lifecycle.acquire(&scope("t")).await.unwrap();
     rig.line(Line::Down);
     pass(&rig, TTL * 100).await;
@@ -65,7 +65,7 @@ async fn a_lapsed_lease_is_claimed_again_and_a_lost_one_is_let_go() {
 #[tokio::test(start_paused = true)]
 async fn a_slow_create_keeps_its_lease() {
     let rig = Rig::plain();
-    rig.lifecycle.start();
+    rig.lifecycle.start(Upkeep::Full);
     rig.backend.script.lock().create = Step::Takes(TTL * 3);
     let lifecycle = rig.lifecycle.clone();
     let acquire = tokio::spawn(async move { lifecycle.acquire(&scope("t")).await });

@@ -127,7 +127,7 @@ async fn a_failed_or_partial_inventory_proves_nothing_absent() {
 async fn a_backend_that_hangs_does_not_hold_up_the_start() {
     let rig = Rig::plain();
     rig.backend.script.lock().inventory = Step::Hangs;
-    rig.lifecycle.start();
+    rig.lifecycle.start(Upkeep::Full);
     let start = tokio::time::Instant::now();
     rig.lifecycle.acquire(&scope("t")).await.unwrap();
     assert!(start.elapsed() < Duration::from_secs(1));
@@ -136,7 +136,7 @@ async fn a_backend_that_hangs_does_not_hold_up_the_start() {
 #[tokio::test(start_paused = true)]
 async fn a_second_sandbox_of_an_id_is_stopped_after_its_grace() {
     let rig = Rig::plain();
-    rig.lifecycle.start();
+    rig.lifecycle.start(Upkeep::Full);
     let hold = rig.lifecycle.acquire(&scope("t")).await.unwrap();
     let pin = rig.lifecycle.get(hold.id()).unwrap();
     let double = rig.backend.plant(hold.id(), Some(&scope("t")));

@@ -83,19 +83,19 @@ impl TestBackend {
 }
 
 impl Backend for TestBackend {
-    fn create<'a>(&'a self, id: &'a SandboxId, scope: &'a Scope) -> BoxFuture<'a, Result<InstanceRecord>> {
+    fn create<'a>(&'a self, wanted: &'a Wanted) -> BoxFuture<'a, Result<InstanceRecord>> {
         async move {
             self.step(|script| script.create).await?;
-            Ok(record(self.plant(id, Some(scope))))
+            Ok(record(self.plant(&wanted.id, Some(&wanted.scope))))
         }
         .boxed()
     }
 
-    fn find<'a>(&'a self, id: &'a SandboxId, _: &'a Scope) -> BoxFuture<'a, Result<Option<InstanceRecord>>> {
+    fn find<'a>(&'a self, wanted: &'a Wanted) -> BoxFuture<'a, Result<Option<InstanceRecord>>> {
         async move {
             self.step(|script| script.find).await?;
             let script = self.script.lock();
-            Ok(script.live.iter().find(|(_, (live, _))| live == id).map(|(serial, _)| record(*serial)))
+            Ok(script.live.iter().find(|(_, (live, _))| *live == wanted.id).map(|(serial, _)| record(*serial)))
         }
         .boxed()
     }
@@ -110,7 +110,12 @@ impl Backend for TestBackend {
                 .range(after + 1..)
                 .take(2)
                 .map(|(serial, (id, scope))| {
-                    let instance = Instance { id: id.clone(), scope: scope.clone(), record: record(*serial) };
+                    let instance = Instance {
+                        id: id.clone(),
+                        scope: scope.clone(),
+                        record: record(*serial),
+                        attachment: Attachment::default(),
+                    };
                     (*serial, Item { instance, created_ms: Some(*serial) })
                 })
                 .collect();
