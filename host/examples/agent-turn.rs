@@ -91,7 +91,7 @@ async fn turn(config: Config) -> Result<(), Error> {
 
     denials(&sandbox).await?;
 
-    gateway.release(sandbox);
+    gateway.release(sandbox).await;
     gateway.shutdown().await;
     title("release", "the sandbox is given back, and the gateway ends it when it shuts down");
     println!("\nThe same from the command line: `sandgate exec -- echo hello`, `sandgate fs ls`, `sandgate doctor`.");

@@ -84,6 +84,8 @@ pub enum Code {
     LeaseStoreDown,
     /// The sandbox of this scope is being torn down; a new one can be had when that is done.
     BeingDestroyed,
+    /// Another gateway looks after the sandbox.
+    NotOwner,
     /// The sandbox id belongs to another scope.
     IdentityCollision,
     /// The shared count of sandboxes is not known yet.
@@ -137,6 +139,7 @@ impl Code {
             Self::UnknownProvider => "unknown-provider",
             Self::LeaseStoreDown => "lease-store-down",
             Self::BeingDestroyed => "being-destroyed",
+            Self::NotOwner => "not-owner",
             Self::IdentityCollision => "identity-collision",
             Self::CapacityInitializing => "capacity-initializing",
             Self::CapacityBackend => "capacity-backend",

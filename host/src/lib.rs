@@ -38,7 +38,7 @@
 //! let refused = sandbox.read(&sandbox.path("link")?, ReadRange::All, 1 << 20).await;
 //! assert_eq!(refused.unwrap_err().code(), sandgate::Code::PathEscapes);
 //!
-//! gateway.release(sandbox);
+//! gateway.release(sandbox).await;
 //! gateway.shutdown().await;
 //! # Ok(())
 //! # }
@@ -66,5 +66,6 @@ pub mod values;
 
 pub use componentize::componentize;
 pub use error::{Code, Error, Result};
-pub use gateway::{DEFAULT_COLLECT_LIMIT, ExecInput, Gateway, Output, ProviderReport, Running, Sandbox};
+pub use gateway::{DEFAULT_COLLECT_LIMIT, ExecInput, Gateway, Output, ProviderReport, Reading, Running, Sandbox};
 pub use ids::Scope;
+pub use lifecycle::{ShutdownMode, Upkeep};

@@ -55,10 +55,9 @@ async fn large(table: &mut Table, sandbox: &Sandbox, data: &Path) {
                 assert_eq!(size, GIB);
             },
             || async {
-                let mut child = Command::new("cat").arg(&source).stdout(Stdio::piped()).spawn().unwrap();
-                let mut pipe = child.stdout.take().unwrap();
-                let size = tokio::io::copy(&mut pipe, &mut tokio::io::sink()).await.unwrap();
-                assert!(size == GIB as u64 && child.wait().await.unwrap().success());
+                // With nobody to read from it, it is as fast as it can be.
+                let mut command = Command::new("cat");
+                assert!(command.arg(&source).stdout(Stdio::null()).status().await.unwrap().success());
             },
         )
         .await;

@@ -8,9 +8,12 @@
 )]
 
 mod commands;
+mod counting;
 mod engine;
 mod files;
+mod lifecycle;
 mod memory;
+mod redis;
 mod table;
 
 use std::path::Path;
@@ -29,6 +32,7 @@ fn main() {
     let mut table = Table::new(wanted);
     runtime.block_on(async {
         engine::rows(&mut table).await;
+        lifecycle::rows(&mut table).await;
         commands::rows(&mut table).await;
         files::rows(&mut table).await;
     });

@@ -4,7 +4,10 @@ use std::time::Duration;
 
 use clap::Args;
 use sandgate::ids::{ProviderName, Scope, ThreadId, UserId};
+use sandgate::lifecycle::ShutdownMode;
 use sandgate::{Error, Gateway, Sandbox};
+
+use super::print;
 
 /// Whose sandbox, and of which provider.
 #[derive(Debug, Clone, Args)]
@@ -20,6 +23,11 @@ pub(super) struct Whose {
     /// The thread that the sandbox belongs to [default: the user's sandbox without a thread]
     #[arg(short, long, value_name = "ID")]
     pub(super) thread: Option<ThreadId>,
+
+    /// Leave the sandbox running at the end, for the next command or for a gateway to adopt. Without, one that this
+    /// command had to make is stopped, and one that was there is left as it was
+    #[arg(long)]
+    pub(super) keep: bool,
 }
 
 impl Whose {
@@ -27,7 +35,18 @@ impl Whose {
     pub(super) async fn acquire(&self, gateway: &Gateway) -> Result<Sandbox, Error> {
         let scope = Scope { user: self.user.clone(), thread: self.thread.clone() };
         let provider = self.provider.as_ref().unwrap_or(&gateway.config().default_provider);
-        gateway.acquire_from(provider, &scope).await
+        let sandbox = gateway.acquire_from(provider, &scope).await?;
+        if self.keep && gateway.lifecycle(provider).await?.features().ephemeral {
+            print::note(&format!(
+                "--keep: sandboxes of provider {provider} end with their gateway, which is this command; their files stay"
+            ));
+        }
+        Ok(sandbox)
+    }
+
+    /// What becomes of the sandbox at the end.
+    pub(super) fn at_end(&self) -> ShutdownMode {
+        if self.keep { ShutdownMode::Keep } else { ShutdownMode::StopMade }
     }
 }
 

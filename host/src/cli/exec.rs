@@ -14,7 +14,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
 
 use super::args::{Whose, duration, quoted, variable};
-use super::{Outcome, open};
+use super::{Outcome, visit};
 
 /// As coreutils' `timeout` says it.
 pub(super) const TIMED_OUT: u8 = 124;
@@ -27,6 +27,7 @@ Examples:
   sandgate exec --thread t1 -c 'for i in 1 2 3; do echo $i; sleep 1; done'
   sandgate exec --env API_TOKEN --timeout 30s -c 'curl -H \"Authorization: $API_TOKEN\" …'
   printf 'hello' | sandgate exec --stdin -- wc -c
+  sandgate exec --provider e2b --thread t1 --keep -- pip install numpy
 
 The exit code is the command's own; 124 if its timeout ended it, 125 if it could not be run.
 What is printed is the command's own output, with `--output json` too; errors are JSON then.
@@ -71,9 +72,10 @@ pub(super) struct Exec {
 
 impl Exec {
     pub(super) async fn run(self, loaded: Loaded) -> Outcome {
-        let gateway = open(loaded).await?;
+        let gateway = visit(loaded).await?;
+        let at_end = self.whose.at_end();
         let outcome = self.run_in(&gateway).await;
-        gateway.shutdown().await;
+        gateway.shutdown_with(at_end).await;
         outcome
     }
 

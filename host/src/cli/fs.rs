@@ -179,11 +179,17 @@ impl Fs {
     }
 
     pub(super) async fn run(self, loaded: Loaded, output: Output) -> Outcome {
-        let gateway = open(loaded).await?;
-        let sandbox = self.whose().acquire(&gateway).await?;
-        let outcome = self.run_in(&sandbox, output).await;
-        gateway.release(sandbox);
-        gateway.shutdown().await;
+        let gateway = visit(loaded).await?;
+        let at_end = self.whose().at_end();
+        let outcome = match self.whose().acquire(&gateway).await {
+            Ok(sandbox) => {
+                let outcome = self.run_in(&sandbox, output).await;
+                gateway.release(sandbox).await;
+                outcome
+            }
+            Err(error) => Err(error),
+        };
+        gateway.shutdown_with(at_end).await;
         outcome
     }
 

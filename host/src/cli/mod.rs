@@ -7,12 +7,14 @@ mod exec;
 mod fs;
 mod print;
 mod provider;
+mod sandbox;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser, Subcommand, ValueEnum};
 use sandgate::config::{Loaded, load};
+use sandgate::lifecycle::Upkeep;
 use sandgate::{Code, Error, Gateway};
 
 const AFTER_HELP: &str = "\
@@ -67,6 +69,9 @@ enum Command {
     /// Work on a sandbox's files
     #[command(subcommand)]
     Fs(fs::Fs),
+    /// Look at sandboxes and end them
+    #[command(subcommand)]
+    Sandbox(sandbox::Sandbox),
     /// Look at and make provider components
     #[command(subcommand)]
     Provider(provider::Provider),
@@ -131,6 +136,7 @@ async fn dispatch(cli: Cli) -> Outcome {
     match cli.command {
         Command::Exec(exec) => exec.run(loaded()?).await,
         Command::Fs(fs) => fs.run(loaded()?, output).await,
+        Command::Sandbox(sandbox) => sandbox.run(loaded()?, output).await,
         Command::Provider(provider) => provider.run(loaded, output).await,
         Command::Config(command) => command.run(loaded, output),
         Command::Doctor => doctor::run(loaded(), output).await,
@@ -141,9 +147,9 @@ async fn dispatch(cli: Cli) -> Outcome {
     }
 }
 
-/// Opens a gateway on a configuration.
-async fn open(loaded: Loaded) -> Result<Gateway, Error> {
-    Gateway::open(loaded.config).await
+/// Opens a gateway for a single command: it adopts nothing that it would only leave behind.
+async fn visit(loaded: Loaded) -> Result<Gateway, Error> {
+    Gateway::open_with(loaded.config, Upkeep::LeasesOnly).await
 }
 
 /// Diagnostics go to standard error, and only warnings unless `RUST_LOG` says otherwise.
@@ -157,7 +163,14 @@ fn logging() {
 fn exit_code(code: Code, exec: Option<u8>) -> u8 {
     match code {
         Code::Config | Code::UnknownProvider => exec.unwrap_or(3),
-        Code::Busy | Code::Capacity | Code::Unavailable => exec.unwrap_or(5),
+        Code::Busy
+        | Code::Capacity
+        | Code::CapacityInitializing
+        | Code::CapacityBackend
+        | Code::BeingDestroyed
+        | Code::LeaseStoreDown
+        | Code::ShuttingDown
+        | Code::Unavailable => exec.unwrap_or(5),
         Code::Timeout if exec.is_some() => exec::TIMED_OUT,
         Code::DigestMismatch | Code::GrantMissing => exec.unwrap_or(4),
         code if code.as_str().starts_with("component-") => exec.unwrap_or(4),

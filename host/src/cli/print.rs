@@ -28,6 +28,11 @@ pub(super) fn error(output: Output, error: &Error) {
     };
 }
 
+/// Something worth knowing, on standard error.
+pub(super) fn note(text: &str) {
+    let _ = writeln!(std::io::stderr().lock(), "note: {text}");
+}
+
 /// What is wrong with the command line, as JSON on standard error.
 pub(super) fn usage_as_json(error: &clap::Error) {
     let object = serde_json::json!({

@@ -10,7 +10,7 @@ use sandgate::ids::ProviderName;
 use sandgate::{Error, trust};
 use serde_json::{Value, json};
 
-use super::{Outcome, Output, open, print};
+use super::{Outcome, Output, print, visit};
 
 /// Look at and make provider components
 #[derive(Debug, Subcommand)]
@@ -48,7 +48,7 @@ impl Provider {
 }
 
 async fn list(loaded: Loaded, output: Output) -> Outcome {
-    let gateway = open(loaded).await?;
+    let gateway = visit(loaded).await?;
     let reports = gateway.reports().await;
     let all_well = reports.iter().all(|report| report.provider.is_ok());
     let mut rows = vec![["NAME", "STATE", "VERSION", "SHA256", "GRANTS", "FEATURES"].map(String::from).to_vec()];

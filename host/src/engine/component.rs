@@ -12,6 +12,7 @@ use super::sizes;
 use super::state::{CallState, Capabilities, Granted};
 use crate::error::{Code, Error, Result};
 use crate::ids::ProviderName;
+use crate::trust;
 
 /// The package that a provider exports, and the version of it that this host speaks.
 const WORLD: (&str, &str) = ("sandgate:provider", "0.1.0");
@@ -63,6 +64,8 @@ pub(super) fn compile(runtime: &Runtime, name: &str, bytes: &[u8]) -> Result<Com
     if let Some(found) = runtime.cache().and_then(|cache| cache.get(engine, bytes)) {
         return Ok(found);
     }
+    // What is in the cache went through this before it was compiled.
+    trust::classify(bytes)?;
     // Bytes only: `Component::new` would take text as well.
     let component = Component::from_binary(engine, bytes).map_err(|error| {
         let cause = error.root_cause().to_string();

@@ -239,6 +239,16 @@ impl Provider {
         left.filter(|left| Arc::ptr_eq(&left.mounts, &target.mounts))
     }
 
+    /// Drops the instance that is kept for this very stay of a sandbox, if one is.
+    pub(crate) fn let_go(&self, target: &Target) {
+        let left = {
+            let mut idle = self.idle.lock();
+            let its = idle.peek(&target.sandbox).is_some_and(|left| Arc::ptr_eq(&left.mounts, &target.mounts));
+            if its { idle.pop(&target.sandbox) } else { None }
+        };
+        drop(left);
+    }
+
     /// Forgets what is kept for a sandbox.
     pub fn forget(&self, sandbox: &SandboxId) {
         let left = self.idle.lock().pop(sandbox);
@@ -271,7 +281,7 @@ impl Provider {
     }
 
     /// A call without streams.
-    async fn simple<T, F>(&self, operation: &'static str, target: Option<&Target>, call: F) -> Result<T>
+    pub(super) async fn simple<T, F>(&self, operation: &'static str, target: Option<&Target>, call: F) -> Result<T>
     where
         T: Send + 'static,
         F: for<'a> FnOnce(&'a Accessor<CallState>, &'a Exports) -> Called<'a, T> + Send,
@@ -369,7 +379,7 @@ impl Provider {
         record.map(|record| self.record("find", record)).transpose()
     }
 
-    fn record(&self, operation: &'static str, record: Vec<u8>) -> Result<InstanceRecord> {
+    pub(super) fn record(&self, operation: &'static str, record: Vec<u8>) -> Result<InstanceRecord> {
         if record.len() > MAX_INSTANCE_RECORD {
             let Blame { provider, operation } = self.blame(operation);
             return Err(Error::new(

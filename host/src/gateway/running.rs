@@ -1,13 +1,12 @@
 //! A command that runs: its events as they come, or all of its output at the end.
 
 use std::collections::VecDeque;
-use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
 
-use super::table::Entry;
 use crate::capability::process::HeadTail;
 use crate::error::{Code, Error, Result};
+use crate::lifecycle::Pin;
 use crate::rewrite::Redactor;
 use crate::values::{Event, EventStream, ExitStatus};
 
@@ -25,11 +24,11 @@ pub struct Running {
     ready: VecDeque<Event>,
     ended: bool,
     /// While it runs, its sandbox is in use.
-    _pin: Arc<Entry>,
+    _pin: Pin,
 }
 
 impl Running {
-    pub(super) fn new(events: EventStream, redactor: Redactor, pin: Arc<Entry>) -> Self {
+    pub(super) fn new(events: EventStream, redactor: Redactor, pin: Pin) -> Self {
         Self { events, stdout: redactor.fork(), stderr: redactor, ready: VecDeque::new(), ended: false, _pin: pin }
     }
 

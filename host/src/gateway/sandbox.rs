@@ -4,12 +4,13 @@ use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
 
+use super::backend::{Entry, record};
 use super::running::Running;
-use super::table::Entry;
-use crate::engine::Target;
+use crate::engine::{InstanceRecord, Target};
 use crate::env_policy;
 use crate::error::{Code, Error, Result};
 use crate::ids::{SandboxId, Scope};
+use crate::lifecycle::{Hold, Pin};
 use crate::mounts::{Mount, VirtualPath};
 use crate::rewrite::Redactor;
 use crate::values::*;
@@ -18,6 +19,35 @@ use crate::values::*;
 #[derive(Debug, Clone)]
 pub struct Sandbox {
     entry: Arc<Entry>,
+    instance: InstanceRecord,
+    keep: Arc<Keep>,
+}
+
+/// What keeps a sandbox in use.
+#[derive(Debug)]
+enum Keep {
+    Hold(Hold),
+    Pin(Pin),
+}
+
+impl Keep {
+    /// An operation, which may outlive the sandbox's handle.
+    fn pin(&self) -> Pin {
+        match self {
+            Self::Hold(hold) => hold.pin(),
+            Self::Pin(pin) => pin.clone(),
+        }
+    }
+}
+
+/// A file that is being read. While it lives, its sandbox is in use.
+#[derive(Debug)]
+pub struct Reading {
+    /// What the file is.
+    pub stat: FileStat,
+    /// Its content, or the part that was asked for, in order; an error ends it.
+    pub data: ByteStream,
+    _pin: Pin,
 }
 
 /// What a running command is given.
@@ -30,8 +60,28 @@ pub struct ExecInput {
 }
 
 impl Sandbox {
-    pub(super) fn new(entry: Arc<Entry>) -> Self {
-        Self { entry }
+    /// One that is lent.
+    pub(super) fn lent(hold: Hold) -> Result<Self> {
+        let (entry, instance) = (hold.instance().attachment.get(), record(hold.instance()));
+        let entry = entry.ok_or_else(|| Error::internal(format!("sandbox {} came without its mounts", hold.id())))?;
+        Ok(Self { entry, instance, keep: Arc::new(Keep::Hold(hold)) })
+    }
+
+    /// One that somebody else has been lent.
+    pub(super) fn used(pin: Pin) -> Option<Self> {
+        let (entry, instance) = (pin.instance().attachment.get()?, record(pin.instance()));
+        Some(Self { entry, instance, keep: Arc::new(Keep::Pin(pin)) })
+    }
+
+    pub(super) async fn refresh(&self) {
+        self.entry.refresh().await;
+    }
+
+    /// Waits until it is given back, if this is its last handle.
+    pub(super) async fn give_back(self) {
+        if let Some(Keep::Hold(hold)) = Arc::into_inner(self.keep) {
+            hold.release().await;
+        }
     }
 
     /// Its name.
@@ -72,23 +122,25 @@ impl Sandbox {
         let redactor = Redactor::new(request.env.values().map(String::as_str));
         let ExecInput { stdin, signals } = input;
         let entry = &self.entry;
-        let events = entry.provider.exec(self.target(), &entry.instance, &request, stdin, signals).await;
+        let pin = self.keep.pin();
+        let events = entry.provider.exec(self.target(), &self.instance, &request, stdin, signals).await;
         // What a provider says of a failure may repeat what it was given.
         let events = events.map_err(|error| error.map_text(|text| redactor.redact(text)))?;
-        Ok(Running::new(events, redactor, Arc::clone(entry)))
+        Ok(Running::new(events, redactor, pin))
     }
 
     /// Opens a file, or a part of it, as a stream. A range of bytes is one of the file as it lies on the disk; whole files and
     /// lines that an agent wrote as text where paths are translated (isolation `none`) come back as it wrote them.
-    pub async fn read_file(&self, path: &VirtualPath, range: ReadRange) -> Result<Content> {
+    pub async fn read_file(&self, path: &VirtualPath, range: ReadRange) -> Result<Reading> {
         if let ReadRange::Lines { start: 0, .. } | ReadRange::Lines { end: Some(0), .. } = range {
             return Err(Error::invalid_argument("lines are counted from 1"));
         }
-        let mut content = self.entry.provider.read_file(self.target(), &self.entry.instance, path, range).await?;
+        let pin = self.keep.pin();
+        let mut content = self.entry.provider.read_file(self.target(), &self.instance, path, range).await?;
         if let (Some(written), false) = (&self.entry.written, matches!(range, ReadRange::Bytes { .. })) {
             content.data = written.translate_back(&self.target().mounts, path, content.data);
         }
-        Ok(content)
+        Ok(Reading { stat: content.stat, data: content.data, _pin: pin })
     }
 
     /// Reads a file, or a part of it, of at most `limit` bytes.
@@ -121,12 +173,13 @@ impl Sandbox {
     /// translated, that is not the number given). If the stream breaks off,
     /// [`WriteMode::Replace`] and [`WriteMode::CreateNew`] leave things as they were.
     pub async fn write_file(&self, path: &VirtualPath, data: ByteStream, options: WriteOptions) -> Result<u64> {
+        let _pin = self.keep.pin();
         let entry = &self.entry;
         let data = match &entry.written {
             Some(written) if options.text => written.translate(&self.target().mounts, data),
             _ => data,
         };
-        let count = entry.provider.write_file(self.target(), &entry.instance, path, data, options).await?;
+        let count = entry.provider.write_file(self.target(), &self.instance, path, data, options).await?;
         match &entry.written {
             Some(written) if options.text => written.remember(path),
             Some(written) if options.mode != WriteMode::Append => written.forget(path),
@@ -142,31 +195,35 @@ impl Sandbox {
 
     /// What a path is; a link in the last segment is not followed.
     pub async fn stat(&self, path: &VirtualPath) -> Result<FileStat> {
-        self.entry.provider.stat(self.target(), &self.entry.instance, path).await
+        let _pin = self.keep.pin();
+        self.entry.provider.stat(self.target(), &self.instance, path).await
     }
 
     /// A directory's entries, sorted.
     pub async fn list_dir(&self, path: &VirtualPath, options: ListOptions) -> Result<Listing> {
+        let _pin = self.keep.pin();
         check_range("max_depth", options.max_depth, MAX_DEPTH)?;
         check_range("limit", options.limit, MAX_RESULTS)?;
-        let mut found = self.entry.provider.list_dir(self.target(), &self.entry.instance, path, options).await?;
+        let mut found = self.entry.provider.list_dir(self.target(), &self.instance, path, options).await?;
         found.truncated |= cut(&mut found.entries, options.limit);
         Ok(found)
     }
 
     /// Paths below `path` that match a pattern.
     pub async fn glob(&self, path: &VirtualPath, pattern: &str, options: GlobOptions) -> Result<GlobResult> {
+        let _pin = self.keep.pin();
         check_range("max_results", options.max_results, MAX_RESULTS)?;
-        let mut found = self.entry.provider.glob(self.target(), &self.entry.instance, path, pattern, options).await?;
+        let mut found = self.entry.provider.glob(self.target(), &self.instance, path, pattern, options).await?;
         found.truncated |= cut(&mut found.paths, options.max_results);
         Ok(found)
     }
 
     /// Lines in the files below `path`, or in that file, that match a pattern.
     pub async fn grep(&self, path: &VirtualPath, pattern: &str, options: GrepOptions) -> Result<GrepResult> {
+        let _pin = self.keep.pin();
         check_range("max_results", options.max_results, MAX_RESULTS)?;
         let most = options.max_results;
-        let mut found = self.entry.provider.grep(self.target(), &self.entry.instance, path, pattern, options).await?;
+        let mut found = self.entry.provider.grep(self.target(), &self.instance, path, pattern, options).await?;
         found.truncated |= cut(&mut found.matches, most);
         if let Some(written) = &self.entry.written {
             written.lines_back(self.target(), &mut found.matches);
@@ -176,7 +233,8 @@ impl Sandbox {
 
     /// Removes a file, a link or an empty directory; with `recursive` a whole one.
     pub async fn remove(&self, path: &VirtualPath, recursive: bool) -> Result<()> {
-        self.entry.provider.remove(self.target(), &self.entry.instance, path, recursive).await?;
+        let _pin = self.keep.pin();
+        self.entry.provider.remove(self.target(), &self.instance, path, recursive).await?;
         if let Some(written) = &self.entry.written {
             written.forget(path);
         }
@@ -185,7 +243,8 @@ impl Sandbox {
 
     /// Makes a directory and its parents.
     pub async fn make_dir(&self, path: &VirtualPath) -> Result<()> {
-        self.entry.provider.make_dir(self.target(), &self.entry.instance, path).await
+        let _pin = self.keep.pin();
+        self.entry.provider.make_dir(self.target(), &self.instance, path).await
     }
 }
 

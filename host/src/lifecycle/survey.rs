@@ -86,6 +86,26 @@ impl Lifecycle {
         Ok(Survey { sandboxes, complete })
     }
 
+    /// What is known of one sandbox: as in a survey, or, where the backend can't list, as it finds it for `scope`.
+    ///
+    /// Errors: as [`survey`](Self::survey).
+    pub async fn look_up(&self, id: &SandboxId, scope: Option<&Scope>) -> Result<Option<Sighted>> {
+        let survey = self.survey().await?;
+        if let Some(sighted) = survey.sandboxes.into_iter().find(|sighted| sighted.id == *id) {
+            return Ok(Some(sighted));
+        }
+        let found = self.inner.seek(id, scope).await?;
+        let Some(instance) = found.into_iter().next() else { return Ok(None) };
+        Ok(Some(Sighted {
+            id: instance.id,
+            scope: instance.scope,
+            listed: 1,
+            created_ms: None,
+            lease: self.inner.store.owner(id).await?,
+            here: None,
+        }))
+    }
+
     /// Stops every sandbox of an id that this gateway has or the backend lists (or, where it can't list, finds for
     /// `scope`), in use or not. One that a peer owns is left alone, unless it is to be taken over (`take_over`): whoever
     /// uses it there loses it.
@@ -129,20 +149,26 @@ impl Inner {
 
     /// The backend's sandboxes of an id.
     async fn seek(&self, id: &SandboxId, scope: Option<&Scope>) -> Result<Vec<Instance>> {
+        let mut more = false;
         if self.features.listable {
             let (items, complete) = self.list_all().await?;
             let found: Vec<_> =
                 items.into_iter().map(|item| item.instance).filter(|instance| instance.id == *id).collect();
-            if found.is_empty() && !complete {
+            if !found.is_empty() || complete {
+                return Ok(found);
+            }
+            more = true;
+        }
+        let Some(scope) = scope.filter(|_| self.features.findable) else {
+            if more {
                 return Err(Error::unavailable(format!(
                     "provider {} lists more sandboxes than are read at once, and {id} is not among the first",
                     self.provider
                 ))
                 .hint("name its user and thread instead of its id"));
             }
-            return Ok(found);
-        }
-        let Some(scope) = scope.filter(|_| self.features.findable) else { return Ok(Vec::new()) };
+            return Ok(Vec::new());
+        };
         let wanted = self.prepare(id, scope).await?;
         let find = self.backend.find(&wanted);
         let record = within(&*self.runtime, self.settings.deadlines.find, "the lookup", find).await?;

@@ -17,7 +17,7 @@ fn a_released_sandbox_is_taken_again_with_its_processes() {
         let sleep = unique_sleep();
         sh(&sandbox, &format!("echo kept > f; {sleep} > /dev/null 2>&1 & echo started")).await;
         let (local, id) = (ProviderName::local(), sandbox.id().clone());
-        subject.gateway().release(sandbox);
+        subject.gateway().release(sandbox).await;
         assert!(running(&sleep) > 0, "released, not ended");
         let again = subject.sandbox().await;
         assert_eq!(again.id(), &id);
@@ -76,18 +76,17 @@ fn those_used_least_recently_make_room_and_those_in_use_stay() {
         // A running command is use enough.
         let mut run = one.exec(command("echo ready; exec sleep 300")).await.unwrap();
         assert_eq!(run.next().await, Some(Event::Stdout("ready\n".into())));
-        gateway.release(one);
+        gateway.release(one).await;
         assert_eq!(failure(gateway.acquire(&scope("t3")).await).code(), Code::Capacity);
 
         // The other one makes room, although it was used later.
-        gateway.release(two);
+        gateway.release(two).await;
         let three = gateway.acquire(&scope("t3")).await.unwrap();
-        assert!(
-            gateway.get(&ProviderName::local(), &id1).is_some() && gateway.get(&ProviderName::local(), &id2).is_none()
-        );
+        let known: Vec<_> = gateway.list().into_iter().map(|(_, status)| status.id).collect();
+        assert!(known.contains(&id1) && known.contains(three.id()) && !known.contains(&id2), "{known:?}");
         eventually("what ran in it ends", || running(&sleep) == 0).await;
         drop(run);
-        gateway.release(three);
+        gateway.release(three).await;
         // Its files stayed.
         let two = gateway.acquire(&scope("t2")).await.unwrap();
         assert_eq!(sh(&two, "cat f").await, "kept\n");

@@ -8,3 +8,4 @@ mod ledger;
 mod reconciling;
 mod rig;
 mod stopping;
+mod surveying;

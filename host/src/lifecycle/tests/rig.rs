@@ -82,7 +82,15 @@ impl TestBackend {
     }
 }
 
+/// What is kept beside a sandbox.
+#[derive(Debug)]
+pub(super) struct Kept(pub(super) Scope);
+
 impl Backend for TestBackend {
+    fn prepare<'a>(&'a self, _: &'a SandboxId, scope: &'a Scope) -> BoxFuture<'a, Result<Attachment>> {
+        future::ready(Ok(Attachment::new(Arc::new(Kept(scope.clone()))))).boxed()
+    }
+
     fn create<'a>(&'a self, wanted: &'a Wanted) -> BoxFuture<'a, Result<InstanceRecord>> {
         async move {
             self.step(|script| script.create).await?;

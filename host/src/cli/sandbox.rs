@@ -1,0 +1,435 @@
+//! `sandgate sandbox`: what there is at the backends, who looks after it, and ending it.
+
+use std::process::ExitCode;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use clap::{Args, Subcommand};
+use sandgate::config::Loaded;
+use sandgate::ids::{ProviderName, SandboxId, Scope, ThreadId, UserId};
+use sandgate::lifecycle::{Lifecycle, ReconcileReport, ShutdownMode, Sighted, Stopped};
+use sandgate::ownership::LeaseState;
+use sandgate::{Code, Error, Gateway};
+use serde_json::{Value, json};
+use tokio::signal::unix::{SignalKind, signal};
+
+use super::{Outcome, Output, print, visit};
+
+/// Look at sandboxes and end them
+#[derive(Debug, Subcommand)]
+pub(super) enum Sandbox {
+    /// List the sandboxes at the backends, and which gateway looks after each
+    ///
+    /// Phases: owned (a gateway looks after it), stopping (a gateway is stopping it), unowned (no gateway does; the next
+    /// reconciliation adopts it once it was so for a whole lease time).
+    #[command(
+        after_help = "Examples:\n  sandgate sandbox list\n  sandgate sandbox list --output json | jq -r '.sandboxes[] | select(.phase == \"unowned\") | .id'"
+    )]
+    List {
+        #[command(flatten)]
+        of: Of,
+    },
+    /// Show one sandbox
+    #[command(
+        after_help = "Examples:\n  sandgate sandbox show 3f2a9c0b7d1e4f56\n  sandgate sandbox show --thread t1 --provider e2b"
+    )]
+    Show {
+        #[command(flatten)]
+        which: Which,
+    },
+    /// End a sandbox, also one that is in use
+    ///
+    /// One that a gateway looks after is left alone: end it there, or take it over.
+    #[command(
+        after_help = "Examples:\n  sandgate sandbox destroy 3f2a9c0b7d1e4f56\n  sandgate sandbox destroy --thread t1 --provider e2b --take-over"
+    )]
+    Destroy {
+        #[command(flatten)]
+        which: Which,
+        /// End it even if another gateway looks after it: whoever uses it there loses it
+        #[arg(long)]
+        take_over: bool,
+    },
+    /// Compare the backends' sandboxes with the leases, as gateways do by themselves
+    ///
+    /// What is dead is dropped and what is there twice is stopped. Without `--stop-orphans`, what nobody looks after is
+    /// only counted (`deferred`): a running gateway adopts it after a whole lease time.
+    #[command(
+        after_help = "Examples:\n  sandgate sandbox reconcile\n  sandgate sandbox reconcile --stop-orphans\n  sandgate sandbox reconcile --watch"
+    )]
+    Reconcile {
+        #[command(flatten)]
+        of: Of,
+        /// Watch for a whole lease time, and stop what no gateway looked after in it (needs leases in Redis)
+        #[arg(long)]
+        stop_orphans: bool,
+        /// Go on until told to end (SIGTERM, Ctrl-C), as a gateway that lends nothing: adopt what nobody looks after, and
+        /// stop it when it was idle for the provider's `idle_timeout_seconds`. At the end, what it still has is given up,
+        /// for another gateway to adopt
+        #[arg(long, conflicts_with = "stop_orphans")]
+        watch: bool,
+    },
+}
+
+/// The sandboxes of which providers.
+#[derive(Debug, Args)]
+pub(super) struct Of {
+    /// Only this provider's [default: all]
+    #[arg(short, long, value_name = "NAME")]
+    provider: Option<ProviderName>,
+}
+
+/// One sandbox, by its id or by whose it is.
+#[derive(Debug, Args)]
+pub(super) struct Which {
+    /// Its id, as `sandbox list` prints it
+    #[arg(value_name = "ID", conflicts_with_all = ["user", "thread"], required_unless_present_any = ["user", "thread"])]
+    id: Option<SandboxId>,
+    /// The provider [default: the configuration's default_provider]
+    #[arg(short, long, value_name = "NAME")]
+    provider: Option<ProviderName>,
+    /// The user that it belongs to, instead of an id [default: the user `default`]
+    #[arg(short, long, value_name = "ID")]
+    user: Option<UserId>,
+    /// The thread that it belongs to, instead of an id
+    #[arg(short, long, value_name = "ID")]
+    thread: Option<ThreadId>,
+}
+
+impl Which {
+    fn provider<'a>(&'a self, gateway: &'a Gateway) -> &'a ProviderName {
+        self.provider.as_ref().unwrap_or(&gateway.config().default_provider)
+    }
+
+    fn scope(&self) -> Option<Scope> {
+        let named = self.user.is_some() || self.thread.is_some();
+        named.then(|| Scope { user: self.user.clone().unwrap_or_default(), thread: self.thread.clone() })
+    }
+
+    fn id(&self, lifecycle: &Lifecycle) -> SandboxId {
+        match (&self.id, self.scope()) {
+            (Some(id), _) => id.clone(),
+            (None, scope) => lifecycle.id_of(&scope.unwrap_or_default()),
+        }
+    }
+}
+
+impl Sandbox {
+    pub(super) async fn run(self, loaded: Loaded, output: Output) -> Outcome {
+        if let Self::Reconcile { of, watch: true, .. } = self {
+            return watch(loaded, of).await;
+        }
+        let gateway = visit(loaded).await?;
+        let outcome = match self {
+            Self::List { of } => list(&gateway, of, output).await,
+            Self::Show { which } => show(&gateway, which, output).await,
+            Self::Destroy { which, take_over } => destroy(&gateway, which, take_over, output).await,
+            Self::Reconcile { of, stop_orphans, .. } => reconcile(&gateway, of, stop_orphans, output).await,
+        };
+        gateway.shutdown_with(ShutdownMode::Keep).await;
+        outcome
+    }
+}
+
+/// The providers that are asked about.
+fn providers(gateway: &Gateway, of: Of) -> Vec<ProviderName> {
+    match of.provider {
+        Some(name) => vec![name],
+        None => gateway.config().providers.keys().cloned().collect(),
+    }
+}
+
+/// Whether a provider's sandboxes can be seen from here, and if not, why.
+fn unseen(name: &ProviderName, lifecycle: &Lifecycle) -> Option<String> {
+    let features = lifecycle.features();
+    if features.ephemeral {
+        Some(format!("{name}: its sandboxes live in the gateway that lends them, so none can be seen from here"))
+    } else if !features.listable {
+        Some(format!("{name}: it can't list its sandboxes; `sandbox show --user … --thread …` finds one"))
+    } else {
+        None
+    }
+}
+
+async fn list(gateway: &Gateway, of: Of, output: Output) -> Outcome {
+    let (mut sandboxes, mut problems, mut notes) = (Vec::new(), Vec::new(), Vec::new());
+    for name in providers(gateway, of) {
+        let surveyed = async {
+            let lifecycle = gateway.lifecycle(&name).await?;
+            notes.extend(unseen(&name, lifecycle));
+            lifecycle.survey().await
+        };
+        match surveyed.await {
+            Ok(survey) => {
+                if !survey.complete && gateway.lifecycle(&name).await?.features().listable {
+                    notes.push(format!("{name}: it has more sandboxes than are listed at once"));
+                }
+                sandboxes.extend(survey.sandboxes.into_iter().map(|sighted| (name.clone(), sighted)));
+            }
+            // The only one that was asked for.
+            Err(error) if error.code() == Code::UnknownProvider => return Err(error),
+            Err(error) => problems.push((name, error)),
+        }
+    }
+    if output == Output::Json {
+        let sandboxes: Vec<Value> = sandboxes.iter().map(|(name, sighted)| object(name, sighted)).collect();
+        let problems: Vec<Value> = problems
+            .iter()
+            .map(|(name, error)| {
+                json!({ "provider": name.as_str(), "code": error.code().as_str(), "message": error.message(), "hint": error.hint_text() })
+            })
+            .collect();
+        print::json(&json!({ "sandboxes": sandboxes, "problems": problems, "notes": notes }))?;
+    } else {
+        if sandboxes.is_empty() {
+            print::line("no sandboxes")?;
+        } else {
+            let head = ["PROVIDER", "ID", "USER", "THREAD", "PHASE", "OWNER", "LEASE", "AGE"].map(String::from);
+            let rows = sandboxes.iter().map(|(name, sighted)| row(name, sighted));
+            print::table(&std::iter::once(head.to_vec()).chain(rows).collect::<Vec<_>>())?;
+        }
+        for note in notes {
+            print::note(&note);
+        }
+        for (name, error) in &problems {
+            print::error(output, &error.clone().context(format_args!("provider {name}")));
+        }
+    }
+    Ok(if problems.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(1) })
+}
+
+async fn show(gateway: &Gateway, which: Which, output: Output) -> Outcome {
+    let name = which.provider(gateway);
+    let lifecycle = gateway.lifecycle(name).await?;
+    let id = which.id(lifecycle);
+    let found = lifecycle.look_up(&id, which.scope().as_ref()).await?;
+    let Some(sighted) = found else {
+        let error = Error::not_found(format!("provider {name} has no sandbox {id}"));
+        return Err(match unseen(name, lifecycle) {
+            Some(why) => error.hint(why),
+            None => error.hint("`sandgate sandbox list` shows what there is"),
+        });
+    };
+    match output {
+        Output::Json => print::json(&object(name, &sighted))?,
+        Output::Table => {
+            let values = object(name, &sighted);
+            let rows = values.as_object().into_iter().flatten().map(|(key, value)| {
+                let text = match value {
+                    Value::Null => "-".to_owned(),
+                    Value::String(text) => text.clone(),
+                    other => other.to_string(),
+                };
+                vec![format!("{}:", key.replace('_', " ")), text]
+            });
+            print::table(&rows.collect::<Vec<_>>())?;
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+async fn destroy(gateway: &Gateway, which: Which, take_over: bool, output: Output) -> Outcome {
+    let name = which.provider(gateway);
+    let lifecycle = gateway.lifecycle(name).await?;
+    let id = which.id(lifecycle);
+    match lifecycle.destroy_anywhere(&id, which.scope().as_ref(), take_over).await? {
+        Stopped::Yes => {}
+        Stopped::NotHere => {
+            let error = Error::not_found(format!("provider {name} has no sandbox {id}"));
+            return Err(match unseen(name, lifecycle) {
+                Some(why) => error.hint(why),
+                None => error.hint("`sandgate sandbox list` shows what there is"),
+            });
+        }
+        Stopped::Refused | Stopped::InUse => {
+            let owner = lifecycle.look_up(&id, which.scope().as_ref()).await?.and_then(|sighted| sighted.lease);
+            let owner = owner.map_or_else(|| "another gateway".to_owned(), |lease| format!("gateway {}", lease.owner));
+            return Err(Error::new(Code::NotOwner, format!("{owner} looks after sandbox {id} of provider {name}"))
+                .hint("end it there, or pass --take-over: whoever uses it there loses it"));
+        }
+    }
+    match output {
+        Output::Json => print::json(&json!({ "provider": name.as_str(), "id": id.as_str(), "destroyed": true }))?,
+        Output::Table => print::line(&format!("sandbox {id} of provider {name} is gone"))?,
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+async fn reconcile(gateway: &Gateway, of: Of, stop_orphans: bool, output: Output) -> Outcome {
+    let head = ["PROVIDER", "LISTED", "WHOLE LIST", "ADOPTED", "DEFERRED", "DEAD", "DUPLICATES", "STOPPED"];
+    let (mut rows, mut objects, mut failed) = (vec![head.map(String::from).to_vec()], Vec::new(), None);
+    for name in providers(gateway, of) {
+        let lifecycle = gateway.lifecycle(&name).await?;
+        if !lifecycle.features().listable {
+            if let Some(why) = unseen(&name, lifecycle) {
+                print::note(&why);
+            }
+            continue;
+        }
+        let outcome = if stop_orphans { stop_all(gateway, &name, lifecycle).await } else { look(lifecycle).await };
+        match outcome {
+            Ok((report, stopped)) => {
+                let ReconcileReport { listed, complete, adopted, deferred, dead, duplicates } = report;
+                let whole = if complete { "yes" } else { "no" };
+                let counts = [adopted, deferred, dead, duplicates, stopped].map(|count| count.to_string());
+                let start = [name.to_string(), listed.to_string(), whole.to_owned()];
+                rows.push(start.into_iter().chain(counts).collect());
+                objects.push(json!({
+                    "provider": name.as_str(), "listed": listed, "complete": complete, "adopted": adopted,
+                    "deferred": deferred, "dead": dead, "duplicates": duplicates, "stopped": stopped,
+                }));
+            }
+            Err(error) => failed = Some(error.context(format_args!("provider {name}"))),
+        }
+    }
+    match output {
+        Output::Json => print::json(&objects)?,
+        Output::Table => print::table(&rows)?,
+    }
+    failed.map_or(Ok(ExitCode::SUCCESS), Err)
+}
+
+/// Looks after what nobody else does, until told to end.
+async fn watch(loaded: Loaded, of: Of) -> Outcome {
+    let failed = |error: std::io::Error| Error::internal(format!("no signals: {error}"));
+    let mut terminate = signal(SignalKind::terminate()).map_err(failed)?;
+    let mut interrupt = signal(SignalKind::interrupt()).map_err(failed)?;
+    let gateway = Gateway::open(loaded.config).await?;
+    let mut watched = Vec::new();
+    for name in providers(&gateway, of) {
+        let lifecycle = gateway.lifecycle(&name).await?;
+        match unseen(&name, lifecycle) {
+            Some(why) => print::note(&why),
+            None => watched.push(name.to_string()),
+        }
+    }
+    if watched.is_empty() {
+        return Err(Error::new(Code::Unsupported, "no provider here can list its sandboxes: there is nothing to watch"));
+    }
+    print::note(&format!("watching {} as {}", watched.join(", "), gateway.owner_id()));
+    tokio::select! {
+        _ = terminate.recv() => {}
+        _ = interrupt.recv() => {}
+    }
+    gateway.shutdown_with(ShutdownMode::Keep).await;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// One reconciliation. What it adopts is given up again at the end.
+async fn look(lifecycle: &Lifecycle) -> Result<(ReconcileReport, usize), Error> {
+    Ok((lifecycle.reconcile().await?, 0))
+}
+
+/// Reconciles until a whole lease time has passed, then stops what it adopted.
+async fn stop_all(
+    gateway: &Gateway,
+    name: &ProviderName,
+    lifecycle: &Lifecycle,
+) -> Result<(ReconcileReport, usize), Error> {
+    let Some(times) = gateway.shared_leases() else {
+        return Err(Error::new(
+            Code::Unsupported,
+            "leases are kept in each gateway's memory, so that nobody can say which sandboxes are orphans",
+        )
+        .hint("set ownership.type = \"redis\", or end single ones with `sandgate sandbox destroy`"));
+    };
+    // An orphan's grace begins when it is first seen; a look every quarter of it shows whether it stays one.
+    let (step, looks) = (times.ttl() / 4, 5);
+    let mut sum = ReconcileReport::default();
+    for number in 0..=looks {
+        let ReconcileReport { listed, complete, adopted, deferred, dead, duplicates } = lifecycle.reconcile().await?;
+        sum = ReconcileReport {
+            listed,
+            complete,
+            adopted: sum.adopted + adopted,
+            deferred,
+            dead: sum.dead + dead,
+            duplicates: sum.duplicates + duplicates,
+        };
+        if deferred == 0 || number == looks {
+            break;
+        }
+        if number == 0 {
+            let seconds = times.ttl().as_secs();
+            print::note(&format!("{name}: watching {deferred} sandboxes that are not ours for {seconds} seconds"));
+        }
+        tokio::time::sleep(step).await;
+    }
+    let mut stopped = 0;
+    for status in lifecycle.list() {
+        if matches!(lifecycle.destroy(&status.id, false).await, Ok(Stopped::Yes)) {
+            stopped += 1;
+        }
+    }
+    Ok((sum, stopped))
+}
+
+/// A word for what a sandbox is doing, as far as can be seen from here.
+fn phase(sighted: &Sighted) -> String {
+    match (&sighted.here, &sighted.lease) {
+        (Some(here), _) => json!(here.phase).as_str().unwrap_or_default().to_owned(),
+        (None, Some(lease)) if lease.state == LeaseState::Destroying => "stopping".to_owned(),
+        (None, Some(_)) => "owned".to_owned(),
+        (None, None) => "unowned".to_owned(),
+    }
+}
+
+fn age(sighted: &Sighted) -> Option<Duration> {
+    let created = UNIX_EPOCH + Duration::from_millis(sighted.created_ms?);
+    SystemTime::now().duration_since(created).ok()
+}
+
+fn object(name: &ProviderName, sighted: &Sighted) -> Value {
+    let milliseconds = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
+    json!({
+        "provider": name.as_str(),
+        "id": sighted.id.as_str(),
+        "user": sighted.scope.as_ref().map(|scope| scope.user.as_str()),
+        "thread": sighted.scope.as_ref().and_then(|scope| scope.thread.as_ref()).map(ThreadId::as_str),
+        "phase": phase(sighted),
+        "owner": sighted.lease.as_ref().map(|lease| lease.owner.as_str()),
+        "lease_left_ms": sighted.lease.as_ref().map(|lease| milliseconds(lease.left)),
+        "at_backend": sighted.listed,
+        "created_ms": sighted.created_ms,
+        "age_ms": age(sighted).map(milliseconds),
+        "consumers": sighted.here.as_ref().map(|here| here.holds),
+        "running": sighted.here.as_ref().map(|here| here.operations),
+    })
+}
+
+fn row(name: &ProviderName, sighted: &Sighted) -> Vec<String> {
+    let dash = || "-".to_owned();
+    let scope = sighted.scope.as_ref();
+    vec![
+        name.to_string(),
+        sighted.id.to_string(),
+        scope.map_or_else(dash, |scope| scope.user.to_string()),
+        scope.and_then(|scope| scope.thread.as_ref()).map_or_else(dash, ToString::to_string),
+        phase(sighted),
+        sighted.lease.as_ref().map_or_else(dash, |lease| lease.owner.to_string()),
+        sighted.lease.as_ref().map_or_else(dash, |lease| format!("{} s", lease.left.as_secs())),
+        age(sighted).map_or_else(dash, shown_age),
+    ]
+}
+
+/// `12 s`, `3 min`, `5 h` or `2 d`: what fits into a column.
+fn shown_age(age: Duration) -> String {
+    let seconds = age.as_secs();
+    match seconds {
+        0..120 => format!("{seconds} s"),
+        120..7_200 => format!("{} min", seconds / 60),
+        7_200..172_800 => format!("{} h", seconds / 3_600),
+        _ => format!("{} d", seconds / 86_400),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ages_fit_into_a_column() {
+        for (seconds, text) in [(0, "0 s"), (119, "119 s"), (120, "2 min"), (7_200, "2 h"), (172_800, "2 d")] {
+            assert_eq!(shown_age(Duration::from_secs(seconds)), text);
+        }
+    }
+}
