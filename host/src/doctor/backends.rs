@@ -57,8 +57,9 @@ fn library_sources() -> bool {
 
 pub(super) fn redis(config: &Config) -> Check {
     let name = "redis";
-    match config.ownership.kind {
-        OwnershipType::Memory => {
+    match config.ownership.as_ref().map(|ownership| ownership.kind) {
+        Some(OwnershipType::Redis) => Check::warn(name, "ownership is kept in Redis, which is not looked at yet"),
+        Some(OwnershipType::Memory) | None => {
             let there = if find("redis-server").is_some() { "installed" } else { "not installed" };
             Check::skip(name, format!("ownership is kept in memory; redis-server is {there}"))
         }
