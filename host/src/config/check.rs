@@ -4,7 +4,10 @@ use std::path::{Component, Path, PathBuf};
 
 use super::ownership::MAX_TTL_MULTIPLIER;
 use super::problem::{At, KeyPath, Problems, nearest};
-use super::{Config, EnvironmentConfig, Isolation, OwnershipConfig, OwnershipType, ProcessGrant, ProviderConfig};
+use super::{
+    CapacityPolicy, Config, EnvironmentConfig, Isolation, LifecycleConfig, OwnershipConfig, OwnershipType,
+    ProcessGrant, ProviderConfig,
+};
 use crate::error::{Code, Error, Result};
 use crate::ids::ProviderName;
 use crate::mounts::{RESERVED, SKILL_CATEGORIES, VirtualPath};
@@ -20,6 +23,7 @@ pub(super) fn check(config: &Config, problems: &mut Problems) {
         check_ownership(ownership, problems);
     }
     for (name, provider) in &config.providers {
+        check_lifecycle(&provider.lifecycle, &KeyPath::of(&["providers", name.as_str(), "lifecycle"]), problems);
         if let Some(process) = &provider.grants.process {
             let path = KeyPath::of(&["providers", name.as_str(), "grants", "process"]);
             check_process(config, process, &path, problems);
@@ -318,6 +322,27 @@ fn check_redis(config: &OwnershipConfig, problems: &mut Problems) {
             let path = key("key_prefix");
             let message = format!("{} is not usable", problems.shown(&path, prefix));
             problems.add(&path, At::Value, message, error.hint_text().unwrap_or_default());
+        }
+    }
+}
+
+/// Keys of one policy that another would not look at.
+fn check_lifecycle(lifecycle: &LifecycleConfig, path: &KeyPath, problems: &mut Problems) {
+    let policy = lifecycle.capacity_policy;
+    if policy == Some(CapacityPolicy::Burst) && lifecycle.burst_limit.is_none() {
+        let message = "\"burst\" needs burst_limit";
+        problems.add(&path.key("capacity_policy"), At::Value, message, "add burst_limit = 2, or use \"reject\"");
+    }
+    for (name, given, belongs) in [
+        ("burst_limit", lifecycle.burst_limit.is_some(), CapacityPolicy::Burst),
+        ("acquire_timeout_seconds", lifecycle.acquire_timeout_seconds.is_some(), CapacityPolicy::Wait),
+    ] {
+        if given && policy != Some(belongs) {
+            let (message, hint) = match belongs {
+                CapacityPolicy::Burst => ("only the policy \"burst\" looks at it", "capacity_policy = \"burst\""),
+                _ => ("only the policy \"wait\" looks at it", "capacity_policy = \"wait\""),
+            };
+            problems.add(&path.key(name), At::Key, message, format!("remove it, or write {hint}"));
         }
     }
 }

@@ -3,6 +3,7 @@
 mod check;
 mod dirs;
 mod init;
+mod lifecycle;
 mod load;
 mod model;
 mod ownership;
@@ -18,6 +19,7 @@ mod shape;
 mod tests;
 
 pub use init::init;
+pub use lifecycle::{CapacityPolicy, LifecycleConfig};
 pub use load::{Loaded, load, parse};
 
 pub use model::{

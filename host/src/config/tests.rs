@@ -30,7 +30,7 @@ fn says(rest: &str, expected: &str) {
 fn a_minimal_file_grants_nothing() {
     let config = read(MINIMAL).unwrap().config;
     assert_eq!(config.providers[0].grants, Grants::default());
-    assert_eq!(config.providers[0].max_sandboxes, 256);
+    assert_eq!(config.providers[0].lifecycle, LifecycleConfig::default());
     assert_eq!(config.ownership, None);
     assert_eq!(config.state_dir(), Path::new("/h/.local/share/sandgate"));
 }
@@ -63,7 +63,7 @@ fn values_of_the_wrong_kind_are_named() {
     );
     says(
         "mounts = 5\n",
-        "line 4, column 1: providers.local.mounts: unknown key; \"mounts\" belongs to the top of the file; the keys here are component, grants, max_sandboxes, settings, sha256",
+        "line 4, column 1: providers.local.mounts: unknown key; \"mounts\" belongs to the top of the file; the keys here are component, grants, lifecycle, settings, sha256",
     );
     says(
         "[providers.local.grants]\nprocess = true\n",
@@ -287,7 +287,8 @@ fn a_resolved_value_is_in_no_error() {
         MINIMAL.replacen("\"local\"", "\"$API_KEY\"", 1),
         MINIMAL.replace("builtin:local", "$API_KEY://x"),
         at(MINIMAL, "sha256", "$API_KEY"),
-        at(MINIMAL, "max_sandboxes", "$API_KEY"),
+        format!("{MINIMAL}[providers.local.lifecycle]\nreplicas = \"$API_KEY\"\n"),
+        format!("{MINIMAL}[providers.local.lifecycle]\ncapacity_policy = \"$API_KEY\"\n"),
         format!("{MINIMAL}[ownership]\ntype = \"redis\"\nredis_url = \"$API_KEY\"\nkey_prefix = \"${{API_KEY}} \"\n"),
         format!(
             "{MINIMAL}[ownership]\ntype = \"redis\"\nredis_ca_file = \"/${{API_KEY}}\"\nkey_prefix = \"$API_KEY \"\n"
@@ -489,6 +490,61 @@ fn key_prefixes_have_a_form() {
         let text = complaint(&format!("[ownership]\ntype = \"redis\"\nkey_prefix = {bad:?}\n"));
         assert!(text.contains(&format!("ownership.key_prefix: {bad:?} is not usable; use words")), "{text}");
     }
+}
+
+#[test]
+fn keys_of_one_capacity_policy_do_not_go_with_another() {
+    let with = |keys: &str| format!("[providers.local.lifecycle]\n{keys}\n");
+    says(
+        &with("capacity_policy = \"burst\""),
+        "line 5, column 19: providers.local.lifecycle.capacity_policy: \"burst\" needs burst_limit; add burst_limit = 2, or use \"reject\"",
+    );
+    says(
+        &with("burst_limit = 2"),
+        "line 5, column 1: providers.local.lifecycle.burst_limit: only the policy \"burst\" looks at it; remove it, or write capacity_policy = \"burst\"",
+    );
+    for policy in ["soft", "reject", "burst"] {
+        let burst = if policy == "burst" { "burst_limit = 1\n" } else { "" };
+        let keys = format!("{burst}capacity_policy = {policy:?}\nacquire_timeout_seconds = 5");
+        let text = complaint(&with(&keys));
+        assert!(text.contains("acquire_timeout_seconds: only the policy \"wait\" looks at it"), "{text}");
+    }
+    for good in
+        ["", "capacity_policy = \"wait\"\nacquire_timeout_seconds = 5", "capacity_policy = \"burst\"\nburst_limit = 1"]
+    {
+        assert!(read(&format!("{MINIMAL}{}", with(good))).is_ok(), "{good}");
+    }
+    let text = complaint(&with("capacity_policy = \"bust\""));
+    assert!(text.contains("did you mean \"burst\"? Possible are \"soft\", \"wait\", \"reject\", \"burst\""), "{text}");
+}
+
+#[test]
+fn lifecycle_ranges_are_checked() {
+    for (key, least, most) in [
+        ("idle_timeout_seconds", 0, 604_800),
+        ("check_interval_seconds", 1, 3600),
+        ("replicas", 1, 100_000),
+        ("stop_timeout_seconds", 1, 3600),
+        ("create_timeout_seconds", 1, 3600),
+        ("shutdown_grace_seconds", 0, 3600),
+    ] {
+        let file = |value: i64| format!("[providers.local.lifecycle]\n{key} = {value}\n");
+        for good in [least, most] {
+            assert!(read(&format!("{MINIMAL}{}", file(good))).is_ok(), "{key} = {good}");
+        }
+        for bad in [least - 1, most + 1] {
+            let text = complaint(&file(bad));
+            assert!(text.contains(&format!("{bad} is out of range; use ")), "{text}");
+        }
+    }
+}
+
+#[test]
+fn an_old_key_is_told_its_new_name() {
+    says(
+        "max_sandboxes = 7\n",
+        "line 4, column 1: providers.local.max_sandboxes: unknown key; it is providers.local.lifecycle.replicas now",
+    );
 }
 
 #[test]

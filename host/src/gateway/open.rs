@@ -95,7 +95,8 @@ impl Gateway {
             .providers
             .iter()
             .map(|(name, provider)| {
-                let limit = NonZeroUsize::new(provider.max_sandboxes as usize).unwrap_or(NonZeroUsize::MIN);
+                let limit =
+                    NonZeroUsize::new(provider.lifecycle.replicas.unwrap_or(256) as usize).unwrap_or(NonZeroUsize::MIN);
                 (name.clone(), Slot { loaded: OnceCell::new(), table: Table::new(limit), turns: Mutex::default() })
             })
             .collect();
