@@ -79,6 +79,7 @@ struct Cached {
 pub struct RedisConnection {
     connector: Connector,
     shown: String,
+    encrypted: bool,
     cached: Mutex<Cached>,
 }
 
@@ -198,7 +199,16 @@ impl RedisConnection {
             };
             Connector::Server(Box::new(client.map_err(fail)?))
         };
-        Ok(Arc::new(Self { connector, shown, cached: Mutex::default() }))
+        Ok(Arc::new(Self { connector, shown, encrypted, cached: Mutex::default() }))
+    }
+
+    /// The URL without its login.
+    pub fn shown(&self) -> &str {
+        &self.shown
+    }
+
+    pub(super) fn is_encrypted(&self) -> bool {
+        self.encrypted
     }
 
     /// Whether keys are spread over several servers, so that one script may touch one key only.
@@ -206,7 +216,7 @@ impl RedisConnection {
         matches!(self.connector, Connector::Cluster(_))
     }
 
-    async fn connect(&self) -> RedisResult<Link> {
+    pub(super) async fn connect(&self) -> RedisResult<Link> {
         let config = AsyncConnectionConfig::new()
             .set_connection_timeout(Some(OPERATION_TIMEOUT))
             .set_response_timeout(Some(OPERATION_TIMEOUT));
@@ -305,7 +315,7 @@ fn is_broken(error: &RedisError) -> bool {
 }
 
 /// The error in one line. The client never puts a password into its errors.
-fn describe(error: &RedisError) -> String {
+pub(super) fn describe(error: &RedisError) -> String {
     error.to_string().replace(['\n', '\r'], " ")
 }
 
