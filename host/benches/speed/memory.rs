@@ -26,7 +26,7 @@ pub(crate) fn child() -> bool {
         let state = tempfile::tempdir().unwrap();
         let mut config = config(state.path());
         for provider in config.providers.values_mut() {
-            provider.max_sandboxes = 2 * SANDBOXES as u32;
+            provider.lifecycle.replicas = Some(2 * SANDBOXES as u32);
         }
         let gateway = Gateway::open(config).await.unwrap();
         // What the first ones need is there for all.

@@ -2,11 +2,16 @@
 
 use std::path::{Component, Path, PathBuf};
 
+use super::ownership::MAX_TTL_MULTIPLIER;
 use super::problem::{At, KeyPath, Problems, nearest};
-use super::{Config, EnvironmentConfig, Isolation, ProcessGrant, ProviderConfig};
+use super::{
+    CapacityPolicy, Config, EnvironmentConfig, Isolation, LifecycleConfig, OwnershipConfig, OwnershipType,
+    ProcessGrant, ProviderConfig,
+};
 use crate::error::{Code, Error, Result};
 use crate::ids::ProviderName;
 use crate::mounts::{RESERVED, SKILL_CATEGORIES, VirtualPath};
+use crate::ownership::{self, LeaseTimes, RedisConnection};
 
 pub(super) fn check(config: &Config, problems: &mut Problems) {
     check_default_provider(config, problems);
@@ -14,7 +19,11 @@ pub(super) fn check(config: &Config, problems: &mut Problems) {
     check_environment(&config.environment, problems);
     check_skills(config, problems);
     check_mounts(config, problems);
+    if let Some(ownership) = &config.ownership {
+        check_ownership(ownership, problems);
+    }
     for (name, provider) in &config.providers {
+        check_lifecycle(&provider.lifecycle, &KeyPath::of(&["providers", name.as_str(), "lifecycle"]), problems);
         if let Some(process) = &provider.grants.process {
             let path = KeyPath::of(&["providers", name.as_str(), "grants", "process"]);
             check_process(config, process, &path, problems);
@@ -247,6 +256,93 @@ fn check_process(config: &Config, process: &ProcessGrant, path: &KeyPath, proble
         let key = path.key("system_paths").index(index);
         if check_absolute(system, &key, problems) && system.exists() {
             check_tenants_apart(config, system, &key, problems);
+        }
+    }
+}
+
+fn check_ownership(ownership: &OwnershipConfig, problems: &mut Problems) {
+    let key = |name| KeyPath::of(&["ownership", name]);
+    match ownership.kind {
+        OwnershipType::Redis => check_redis(ownership, problems),
+        OwnershipType::Memory => {
+            let given = [
+                ("redis_url", ownership.redis_url.is_some()),
+                ("redis_ca_file", ownership.redis_ca_file.is_some()),
+                ("key_prefix", ownership.key_prefix.is_some()),
+            ];
+            for (name, _) in given.into_iter().filter(|(_, given)| *given) {
+                let message = "with type = \"memory\" nothing is kept in Redis";
+                problems.add(&key(name), At::Key, message, "write type = \"redis\", or remove this key");
+            }
+        }
+    }
+    // An interval of 0 is out of range, which is said already.
+    let interval = ownership.renewal_interval().max(std::time::Duration::from_secs(1));
+    let path = key("ttl_multiplier");
+    match LeaseTimes::new(interval, ownership.ttl_multiplier) {
+        Err(error) => problems.add(&path, At::Value, error.message(), error.hint_text().unwrap_or_default()),
+        Ok(_) if ownership.ttl_multiplier > MAX_TTL_MULTIPLIER => {
+            let message = format!("{} is out of range", ownership.ttl_multiplier);
+            problems.add(&path, At::Value, message, format!("use 2 to {MAX_TTL_MULTIPLIER}"));
+        }
+        Ok(_) => {}
+    }
+}
+
+fn check_redis(config: &OwnershipConfig, problems: &mut Problems) {
+    let key = |name| KeyPath::of(&["ownership", name]);
+    let url = config.redis_url.as_ref().map(super::Secret::expose);
+    let mut good_url = true;
+    if let Some(Err(error)) = url.map(|url| RedisConnection::open(url, None)) {
+        good_url = false;
+        // Its own message shows a part of the URL.
+        let hint = error.hint_text().unwrap_or_default();
+        problems.add(&key("redis_url"), At::Value, "this is not the URL of a Redis deployment", hint);
+    }
+    if let Some(file) = &config.redis_ca_file
+        && check_absolute(file, &key("redis_ca_file"), problems)
+    {
+        let path = key("redis_ca_file");
+        let shown = problems.shown(&path, file);
+        // With a URL for which an authority makes sense, so that only the file can be wrong.
+        if let Err(error) = RedisConnection::open("rediss://localhost", Some(file)) {
+            let why = if problems.references.contains_key(&path) { "it can't be read as PEM" } else { error.message() };
+            let message = format!("{shown} holds no usable certificate authority: {why}");
+            problems.add(&path, At::Value, message, "name a PEM file that the gateway's user can read");
+        } else if url.is_some_and(|url| good_url && RedisConnection::open(url, Some(file)).is_err()) {
+            let hint = "use a rediss:// or rediss+cluster:// URL, or remove it; for Sentinel, add the authority to those \
+                        that this host trusts";
+            problems.add(&path, At::Key, "a certificate authority does not go with this redis_url", hint);
+        }
+    }
+    if let Some(prefix) = &config.key_prefix {
+        let section =
+            ownership::OwnershipConfig { key_prefix: Some(prefix.clone()), ..ownership::OwnershipConfig::default() };
+        if let Err(error) = ownership::resolve(Some(&section), None, &|_| None) {
+            let path = key("key_prefix");
+            let message = format!("{} is not usable", problems.shown(&path, prefix));
+            problems.add(&path, At::Value, message, error.hint_text().unwrap_or_default());
+        }
+    }
+}
+
+/// Keys of one policy that another would not look at.
+fn check_lifecycle(lifecycle: &LifecycleConfig, path: &KeyPath, problems: &mut Problems) {
+    let policy = lifecycle.capacity_policy;
+    if policy == Some(CapacityPolicy::Burst) && lifecycle.burst_limit.is_none() {
+        let message = "\"burst\" needs burst_limit";
+        problems.add(&path.key("capacity_policy"), At::Value, message, "add burst_limit = 2, or use \"reject\"");
+    }
+    for (name, given, belongs) in [
+        ("burst_limit", lifecycle.burst_limit.is_some(), CapacityPolicy::Burst),
+        ("acquire_timeout_seconds", lifecycle.acquire_timeout_seconds.is_some(), CapacityPolicy::Wait),
+    ] {
+        if given && policy != Some(belongs) {
+            let (message, hint) = match belongs {
+                CapacityPolicy::Burst => ("only the policy \"burst\" looks at it", "capacity_policy = \"burst\""),
+                _ => ("only the policy \"wait\" looks at it", "capacity_policy = \"wait\""),
+            };
+            problems.add(&path.key(name), At::Key, message, format!("remove it, or write {hint}"));
         }
     }
 }

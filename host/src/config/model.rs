@@ -9,8 +9,8 @@ use indexmap::IndexMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::ProviderConfig;
 use super::provider::PROVIDER_NAME_PATTERN;
+use super::{OwnershipConfig, ProviderConfig};
 use crate::ids::ProviderName;
 
 /// The gateway's configuration, as in `sandgate.toml`.
@@ -45,8 +45,10 @@ pub struct Config {
     pub mounts: Vec<MountConfig>,
 
     /// Where gateways note which of them looks after a sandbox.
-    #[serde(default)]
-    pub ownership: OwnershipConfig,
+    /// Default: in memory, which is for a single gateway; in Redis if one of the environment variables
+    /// `DEER_FLOW_SANDBOX_OWNERSHIP_REDIS_URL` and `DEER_FLOW_STREAM_BRIDGE_REDIS_URL` says where one is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ownership: Option<OwnershipConfig>,
 
     /// The sandbox providers, by name: 1 to 32 characters of a-z, 0-9 and -, beginning with a letter.
     #[schemars(
@@ -321,27 +323,6 @@ pub struct MountConfig {
     pub read_only: bool,
 }
 
-/// The kinds of ownership store.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, Serialize, JsonSchema)]
-#[serde(rename_all = "lowercase")]
-pub enum OwnershipType {
-    /// In this gateway's memory: for a single gateway only.
-    #[default]
-    Memory,
-}
-
-/// Where gateways note which of them looks after a sandbox.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize, Serialize, JsonSchema)]
-#[serde(deny_unknown_fields, default)]
-pub struct OwnershipConfig {
-    /// "memory": in this gateway's memory, so for a single gateway only. (The only kind today.)
-    /// Default: "memory".
-    ///
-    /// Example: `type = "memory"`
-    #[serde(rename = "type")]
-    pub kind: OwnershipType,
-}
-
 impl Default for Config {
     /// What the gateway runs with if there is no file: the built-in local provider, isolated by namespaces.
     fn default() -> Self {
@@ -352,7 +333,7 @@ impl Default for Config {
             environment: EnvironmentConfig::default(),
             skills: SkillsConfig::default(),
             mounts: Vec::new(),
-            ownership: OwnershipConfig::default(),
+            ownership: None,
             providers: IndexMap::from([(ProviderName::local(), ProviderConfig::builtin_local())]),
         }
     }

@@ -7,6 +7,7 @@ use std::time::Duration;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::LifecycleConfig;
 use crate::trust::{ComponentSource, Sha256Pin};
 
 /// What [`ProviderName`](crate::ids::ProviderName) accepts, for the JSON Schema.
@@ -30,14 +31,9 @@ pub struct ProviderConfig {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sha256: Option<Sha256Pin>,
 
-    /// The sandboxes that this gateway keeps track of for this provider: 1 to 100000. Over it, those that were used
-    /// least recently are let go.
-    /// Default: 256.
-    ///
-    /// Example: `max_sandboxes = 64`
-    #[serde(default = "default_max_sandboxes")]
-    #[schemars(range(min = 1, max = 100_000))]
-    pub max_sandboxes: u32,
+    /// How long its sandboxes are kept, and how many there may be.
+    #[serde(default, skip_serializing_if = "LifecycleConfig::is_empty")]
+    pub lifecycle: LifecycleConfig,
 
     /// What the component may do. A table that is absent is not granted.
     #[serde(default)]
@@ -54,7 +50,7 @@ impl ProviderConfig {
         Self {
             component,
             sha256: None,
-            max_sandboxes: default_max_sandboxes(),
+            lifecycle: LifecycleConfig::default(),
             grants: Grants::default(),
             settings: Settings::default(),
         }
@@ -69,11 +65,6 @@ impl ProviderConfig {
         };
         Self { grants, ..Self::new(ComponentSource::Builtin("local".to_owned())) }
     }
-}
-
-fn default_max_sandboxes() -> u32 {
-    // As in the system that Sandgate takes over from.
-    256
 }
 
 /// What a component may do. A capability that is absent is not granted.

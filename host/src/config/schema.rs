@@ -107,6 +107,11 @@ mod tests {
         assert_eq!(value["$defs"]["EngineConfig"]["additionalProperties"], false);
         assert_eq!(value["$defs"]["EngineConfig"]["properties"]["queue"]["default"], 1024);
         assert!(!text.contains("\"default\": null"));
+        let ownership = &value["$defs"]["OwnershipConfig"];
+        assert_eq!(ownership["required"], serde_json::json!(["type"]));
+        assert_eq!(ownership["properties"]["redis_url"]["writeOnly"], true);
+        assert_eq!(ownership["properties"]["ttl_multiplier"]["minimum"], 2.0);
+        assert_eq!(value["$defs"]["LifecycleConfig"]["properties"]["replicas"]["maximum"], 100_000);
         assert!(!text.contains("/home/") && !text.contains("/root"));
     }
 
@@ -116,5 +121,6 @@ mod tests {
         let has = |table: &str, key: &str| keys.iter().any(|(t, k)| t == table && k == key);
         assert!(has("", "default_provider") && has("engine", "queue") && has("mounts", "read_only"));
         assert!(has("providers.NAME.grants.process.limits", "open_files"));
+        assert!(has("ownership", "redis_url") && has("providers.NAME.lifecycle", "burst_limit"));
     }
 }

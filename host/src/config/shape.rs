@@ -88,7 +88,13 @@ fn check_table(schema: &'static Value, table: &DeTable<'_>, path: &KeyPath, prob
     }
 }
 
+/// Keys of earlier versions, and where their meaning is now, seen from the table that they were in.
+const MOVED: &[(&str, &str)] = &[("max_sandboxes", "lifecycle.replicas")];
+
 fn unknown_key_hint(name: &str, path: &KeyPath, known: &[&str]) -> String {
+    if let Some((_, now)) = MOVED.iter().find(|(old, _)| *old == name) {
+        return format!("it is {path}.{now} now");
+    }
     if let Some(meant) = nearest(name, known.iter().copied()) {
         return format!("did you mean {meant:?}?");
     }

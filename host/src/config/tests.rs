@@ -30,7 +30,8 @@ fn says(rest: &str, expected: &str) {
 fn a_minimal_file_grants_nothing() {
     let config = read(MINIMAL).unwrap().config;
     assert_eq!(config.providers[0].grants, Grants::default());
-    assert_eq!(config.providers[0].max_sandboxes, 256);
+    assert_eq!(config.providers[0].lifecycle, LifecycleConfig::default());
+    assert_eq!(config.ownership, None);
     assert_eq!(config.state_dir(), Path::new("/h/.local/share/sandgate"));
 }
 
@@ -62,7 +63,7 @@ fn values_of_the_wrong_kind_are_named() {
     );
     says(
         "mounts = 5\n",
-        "line 4, column 1: providers.local.mounts: unknown key; \"mounts\" belongs to the top of the file; the keys here are component, grants, max_sandboxes, settings, sha256",
+        "line 4, column 1: providers.local.mounts: unknown key; \"mounts\" belongs to the top of the file; the keys here are component, grants, lifecycle, settings, sha256",
     );
     says(
         "[providers.local.grants]\nprocess = true\n",
@@ -93,8 +94,8 @@ fn enumerations_list_what_is_possible() {
         "line 5, column 8: environment.mode: \"deny_list\" is not possible here; did you mean \"deny-list\"? Possible are \"deny-list\", \"allow-list\"",
     );
     says(
-        "[ownership]\ntype = \"redis\"\n",
-        "line 5, column 8: ownership.type: \"redis\" is not possible here; only \"memory\" is possible today",
+        "[ownership]\ntype = \"etcd\"\n",
+        "line 5, column 8: ownership.type: \"etcd\" is not possible here; possible are \"memory\", \"redis\"",
     );
 }
 
@@ -286,7 +287,12 @@ fn a_resolved_value_is_in_no_error() {
         MINIMAL.replacen("\"local\"", "\"$API_KEY\"", 1),
         MINIMAL.replace("builtin:local", "$API_KEY://x"),
         at(MINIMAL, "sha256", "$API_KEY"),
-        at(MINIMAL, "max_sandboxes", "$API_KEY"),
+        format!("{MINIMAL}[providers.local.lifecycle]\nreplicas = \"$API_KEY\"\n"),
+        format!("{MINIMAL}[providers.local.lifecycle]\ncapacity_policy = \"$API_KEY\"\n"),
+        format!("{MINIMAL}[ownership]\ntype = \"redis\"\nredis_url = \"$API_KEY\"\nkey_prefix = \"${{API_KEY}} \"\n"),
+        format!(
+            "{MINIMAL}[ownership]\ntype = \"redis\"\nredis_ca_file = \"/${{API_KEY}}\"\nkey_prefix = \"$API_KEY \"\n"
+        ),
         format!("{MINIMAL}[engine]\npooling = \"$API_KEY\"\n"),
         format!("{MINIMAL}[gateway]\nstate_dir = \"$API_KEY\"\n"),
         format!("{MINIMAL}[gateway]\ndeployment = \"${{API_KEY}}_\"\n"),
@@ -381,6 +387,164 @@ fn files_that_are_no_text_or_endless_are_refused() {
     let error = load_with(Some(Path::new("/dev/zero")), folder.path(), &fixed(&[])).unwrap_err().to_string();
     assert!(error.contains("larger than 1024 KiB"), "{error}");
     assert!(load_with(Some(folder.path()), folder.path(), &fixed(&[])).unwrap_err().to_string().contains("can't read"));
+}
+
+#[test]
+fn the_ownership_section_needs_its_type() {
+    let text = complaint("[ownership]\nredis_url = \"redis://h\"\n");
+    assert!(text.contains("ownership: the key \"type\" is missing; for example type = \"redis\""), "{text}");
+}
+
+#[test]
+fn keys_of_redis_do_not_go_with_memory() {
+    says(
+        "[ownership]\ntype = \"memory\"\nredis_url = \"redis://h\"\n",
+        "line 6, column 1: ownership.redis_url: with type = \"memory\" nothing is kept in Redis; write type = \"redis\", or remove this key",
+    );
+    for key in ["redis_ca_file = \"/x\"", "key_prefix = \"a:b\""] {
+        let text = complaint(&format!("[ownership]\ntype = \"memory\"\n{key}\n"));
+        assert!(text.contains("write type = \"redis\", or remove this key"), "{text}");
+    }
+    let memory = "[ownership]\ntype = \"memory\"\nrenewal_interval_seconds = 1\nttl_multiplier = 2\n";
+    let ownership = read(&format!("{MINIMAL}{memory}")).unwrap().config.ownership.unwrap();
+    assert_eq!((ownership.renewal_interval_seconds, ownership.ttl_multiplier), (1, 2.0));
+}
+
+#[test]
+fn a_lease_outlasts_its_renewals() {
+    let with = |key: &str| format!("[ownership]\ntype = \"redis\"\n{key}\n");
+    says(
+        &with("ttl_multiplier = 1.5"),
+        "line 6, column 18: ownership.ttl_multiplier: `ttl_multiplier` is 1.5; use 2 or more, so that one missed renewal does not cost a lease",
+    );
+    for (bad, hint) in [
+        ("ttl_multiplier = 101", "101 is out of range; use 2 to 100"),
+        ("ttl_multiplier = inf", "use 2 or more"),
+        ("ttl_multiplier = \"4\"", "expected a number"),
+        ("renewal_interval_seconds = 0", "0 is out of range; use 1 to 3600"),
+    ] {
+        let text = complaint(&with(bad));
+        assert!(text.contains(hint) && !text.contains("problems"), "{text}");
+    }
+}
+
+#[test]
+fn a_redis_url_is_checked_and_never_shown() {
+    let with = |keys: &str| format!("[ownership]\ntype = \"redis\"\n{keys}");
+    let url = |url: &str| with(&format!("redis_url = {url:?}\n"));
+    for bad in
+        ["very-secret", "http://u:very-secret@h", "redis+sentinel://:very-secret@h", "redis://:very-secret/x@h:y"]
+    {
+        let text = complaint(&url(bad));
+        assert!(text.contains("line 6, column 13: ownership.redis_url: this is not the URL of a Redis"), "{text}");
+        assert!(text.contains("rediss://") && !text.contains("very-secret"), "{text}");
+    }
+    let text = complaint(&with("redis_url = { password = \"very-secret\" }\n"));
+    assert!(text.contains("expected text, found a table") && !text.contains("very-secret"), "{text}");
+
+    let loaded = read(&format!("{MINIMAL}{}", url("redis://:very-secret@h:1/2"))).unwrap();
+    let given = loaded.config.ownership.as_ref().unwrap().redis_url.as_ref().unwrap();
+    assert_eq!(given.expose(), "redis://:very-secret@h:1/2");
+    let shown = format!("{loaded:?} {} {}", loaded.effective().unwrap(), loaded.effective_json().unwrap());
+    assert!(!shown.contains("very-secret") && shown.contains("redis_url = \"[redacted]\""), "{shown}");
+    assert_eq!(loaded.config.check(), Ok(()));
+
+    let lookup = fixed(&[("HOME", "/h"), ("MY_REDIS", "redis://:very-secret@h")]);
+    for reference in ["$MY_REDIS", "${MY_REDIS}/3", "env:MY_REDIS"] {
+        let loaded = parse_with(&format!("{MINIMAL}{}", url(reference)), None, &lookup).unwrap();
+        let given = loaded.config.ownership.as_ref().unwrap().redis_url.clone().unwrap();
+        assert!(given.expose().starts_with("redis://:very-secret@h"), "{reference}");
+        let shown = loaded.effective().unwrap();
+        assert!(!shown.contains("very-secret") && shown.contains(&format!("redis_url = {reference:?}")), "{shown}");
+    }
+}
+
+#[test]
+fn a_certificate_authority_is_read_and_goes_with_tls() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).display().to_string();
+    fs::write(path("ca.pem"), include_str!("test-ca.pem")).unwrap();
+    fs::write(path("empty.pem"), "").unwrap();
+    fs::write(path("broken.pem"), "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n").unwrap();
+    let with = |url: &str, file: &str| {
+        let url = if url.is_empty() { String::new() } else { format!("redis_url = {url:?}\n") };
+        format!("[ownership]\ntype = \"redis\"\n{url}redis_ca_file = {file:?}\n")
+    };
+    for url in ["", "rediss://h", "rediss+cluster://h"] {
+        assert!(read(&format!("{MINIMAL}{}", with(url, &path("ca.pem")))).is_ok(), "{url}");
+    }
+    for url in ["redis://h", "unix:///x", "redis+cluster://h", "rediss+sentinel://h/main"] {
+        let text = complaint(&with(url, &path("ca.pem")));
+        assert!(text.contains("ownership.redis_ca_file: a certificate authority does not go with"), "{url}: {text}");
+    }
+    for (file, why) in [("none.pem", "can't be read"), ("empty.pem", "no certificate"), ("broken.pem", "not usable")] {
+        let text = complaint(&with("rediss://h", &path(file)));
+        assert!(text.contains("holds no usable certificate authority") && text.contains(why), "{text}");
+    }
+    assert!(complaint(&with("", "ca.pem")).contains("is not an absolute path"));
+}
+
+#[test]
+fn key_prefixes_have_a_form() {
+    for bad in ["", "::", "a b", "a{b}"] {
+        let text = complaint(&format!("[ownership]\ntype = \"redis\"\nkey_prefix = {bad:?}\n"));
+        assert!(text.contains(&format!("ownership.key_prefix: {bad:?} is not usable; use words")), "{text}");
+    }
+}
+
+#[test]
+fn keys_of_one_capacity_policy_do_not_go_with_another() {
+    let with = |keys: &str| format!("[providers.local.lifecycle]\n{keys}\n");
+    says(
+        &with("capacity_policy = \"burst\""),
+        "line 5, column 19: providers.local.lifecycle.capacity_policy: \"burst\" needs burst_limit; add burst_limit = 2, or use \"reject\"",
+    );
+    says(
+        &with("burst_limit = 2"),
+        "line 5, column 1: providers.local.lifecycle.burst_limit: only the policy \"burst\" looks at it; remove it, or write capacity_policy = \"burst\"",
+    );
+    for policy in ["soft", "reject", "burst"] {
+        let burst = if policy == "burst" { "burst_limit = 1\n" } else { "" };
+        let keys = format!("{burst}capacity_policy = {policy:?}\nacquire_timeout_seconds = 5");
+        let text = complaint(&with(&keys));
+        assert!(text.contains("acquire_timeout_seconds: only the policy \"wait\" looks at it"), "{text}");
+    }
+    for good in
+        ["", "capacity_policy = \"wait\"\nacquire_timeout_seconds = 5", "capacity_policy = \"burst\"\nburst_limit = 1"]
+    {
+        assert!(read(&format!("{MINIMAL}{}", with(good))).is_ok(), "{good}");
+    }
+    let text = complaint(&with("capacity_policy = \"bust\""));
+    assert!(text.contains("did you mean \"burst\"? Possible are \"soft\", \"wait\", \"reject\", \"burst\""), "{text}");
+}
+
+#[test]
+fn lifecycle_ranges_are_checked() {
+    for (key, least, most) in [
+        ("idle_timeout_seconds", 0, 604_800),
+        ("check_interval_seconds", 1, 3600),
+        ("replicas", 1, 100_000),
+        ("stop_timeout_seconds", 1, 3600),
+        ("create_timeout_seconds", 1, 3600),
+        ("shutdown_grace_seconds", 0, 3600),
+    ] {
+        let file = |value: i64| format!("[providers.local.lifecycle]\n{key} = {value}\n");
+        for good in [least, most] {
+            assert!(read(&format!("{MINIMAL}{}", file(good))).is_ok(), "{key} = {good}");
+        }
+        for bad in [least - 1, most + 1] {
+            let text = complaint(&file(bad));
+            assert!(text.contains(&format!("{bad} is out of range; use ")), "{text}");
+        }
+    }
+}
+
+#[test]
+fn an_old_key_is_told_its_new_name() {
+    says(
+        "max_sandboxes = 7\n",
+        "line 4, column 1: providers.local.max_sandboxes: unknown key; it is providers.local.lifecycle.replicas now",
+    );
 }
 
 #[test]

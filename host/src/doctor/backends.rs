@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use super::check::{Check, DEADLINE};
 use super::command::{Outcome, find, install, run};
-use crate::config::{Config, OwnershipType};
+use crate::config::Config;
 
 /// How long Docker may take to answer. A wedged engine accepts and never does.
 const DOCKER_PATIENCE: Duration = Duration::from_secs(DEADLINE.as_secs() / 2);
@@ -53,16 +53,6 @@ fn library_sources() -> bool {
         folder.file_name().to_string_lossy().starts_with("rustc-")
             && folder.path().join("library/std/Cargo.toml").is_file()
     })
-}
-
-pub(super) fn redis(config: &Config) -> Check {
-    let name = "redis";
-    match config.ownership.kind {
-        OwnershipType::Memory => {
-            let there = if find("redis-server").is_some() { "installed" } else { "not installed" };
-            Check::skip(name, format!("ownership is kept in memory; redis-server is {there}"))
-        }
-    }
 }
 
 pub(super) fn docker(_: &Config) -> Check {
@@ -207,10 +197,5 @@ mod tests {
         let could = kvm_at(&missing, "flags\t\t: fpu vmx sse\n");
         assert!(could.status == Status::Skip && could.fix.unwrap().contains("modprobe"));
         assert!(kvm_at(&missing, "flags : fpu\nmodel name : vmx\n").fix.is_none());
-    }
-
-    #[test]
-    fn redis_is_not_needed_for_ownership_in_memory() {
-        assert_eq!(redis(&Config::default()).status, Status::Skip);
     }
 }

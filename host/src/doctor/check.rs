@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use serde::Serialize;
 
-use super::{backends, folders, isolation, providers, resources};
+use super::{backends, folders, isolation, lease_store, providers, resources};
 use crate::config::Config;
 
 /// How long one check may take. They run side by side, so all of them take about as long. Programs that a check starts
@@ -83,7 +83,7 @@ pub fn run(config: &Config) -> Vec<Check> {
         ("address space", one(resources::address_space)),
         ("providers", Box::new(providers::providers)),
         ("wasm target", one(backends::wasm_target)),
-        ("redis", one(backends::redis)),
+        ("redis", one(lease_store::redis)),
         ("docker", one(backends::docker)),
         ("kvm", one(backends::kvm)),
     ];

@@ -6,6 +6,7 @@ mod check;
 mod command;
 mod folders;
 mod isolation;
+mod lease_store;
 mod providers;
 mod resources;
 

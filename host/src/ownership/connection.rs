@@ -79,6 +79,7 @@ struct Cached {
 pub struct RedisConnection {
     connector: Connector,
     shown: String,
+    encrypted: bool,
     cached: Mutex<Cached>,
 }
 
@@ -120,16 +121,16 @@ fn bad_url(shown: &str, why: impl fmt::Display) -> Error {
     )
 }
 
-/// The URL without login and query, for messages.
+/// The URL without login and query, for messages. Where it can't be told what is which, less is shown.
 fn shown(url: &str) -> String {
-    let (scheme, rest) = url.split_once("://").unwrap_or(("redis", url));
-    let rest = rest.split(['?', '#']).next().unwrap_or_default();
-    let (authority, path) = rest.split_once('/').map_or((rest, None), |(authority, path)| (authority, Some(path)));
-    let hosts = authority.rsplit_once('@').map_or(authority, |(_, hosts)| hosts);
-    match path {
-        Some(path) => format!("{scheme}://{hosts}/{path}"),
-        None => format!("{scheme}://{hosts}"),
-    }
+    let Some((scheme, rest)) = url.split_once("://") else { return "…".to_owned() };
+    // A password may hold any character, so the last @ ends the login, unless it may belong to a query.
+    let rest = match rest.rsplit_once('@') {
+        Some((before, _)) if before.contains(['?', '#']) => "…",
+        Some((_, after)) => after,
+        None => rest,
+    };
+    format!("{scheme}://{}", rest.split(['?', '#']).next().unwrap_or_default())
 }
 
 impl RedisConnection {
@@ -139,14 +140,26 @@ impl RedisConnection {
         let _ = rustls::crypto::ring::default_provider().install_default();
         let shown = shown(url);
         let fail = |error: RedisError| bad_url(&shown, describe(&error));
-        let certificates = ca_file
+        let encrypted = url.starts_with("rediss");
+        if ca_file.is_some() && !encrypted {
+            return Err(Error::config(format!("`redis_ca_file` does not work with {shown}, which is not encrypted"))
+                .hint("use a rediss:// or rediss+cluster:// URL, or remove `redis_ca_file`"));
+        }
+        let pem = ca_file
             .map(|file| {
                 std::fs::read(file).map_err(|error| {
                     Error::config(format!("the certificate authority {} can't be read: {error}", file.display()))
                 })
             })
-            .transpose()?
-            .map(|root_cert| TlsCertificates { client_tls: None, root_cert: Some(root_cert) });
+            .transpose()?;
+        // The client takes a file without any for an authority that trusts nobody.
+        if let (Some(file), Some(pem)) = (ca_file, &pem)
+            && memchr::memmem::find(pem, b"-----BEGIN CERTIFICATE-----").is_none()
+        {
+            let message = format!("the certificate authority {} holds no certificate in PEM form", file.display());
+            return Err(Error::config(message).hint("name a file that begins with -----BEGIN CERTIFICATE-----"));
+        }
+        let certificates = pem.map(|root_cert| TlsCertificates { client_tls: None, root_cert: Some(root_cert) });
         let connector = if let Some((rest, tls)) = strip(url, "sentinel") {
             let url = Url::parse(rest, tls);
             let (master, db) = url.path.split_once('/').unwrap_or((url.path, "0"));
@@ -186,7 +199,16 @@ impl RedisConnection {
             };
             Connector::Server(Box::new(client.map_err(fail)?))
         };
-        Ok(Arc::new(Self { connector, shown, cached: Mutex::default() }))
+        Ok(Arc::new(Self { connector, shown, encrypted, cached: Mutex::default() }))
+    }
+
+    /// The URL without its login.
+    pub fn shown(&self) -> &str {
+        &self.shown
+    }
+
+    pub(super) fn is_encrypted(&self) -> bool {
+        self.encrypted
     }
 
     /// Whether keys are spread over several servers, so that one script may touch one key only.
@@ -194,7 +216,7 @@ impl RedisConnection {
         matches!(self.connector, Connector::Cluster(_))
     }
 
-    async fn connect(&self) -> RedisResult<Link> {
+    pub(super) async fn connect(&self) -> RedisResult<Link> {
         let config = AsyncConnectionConfig::new()
             .set_connection_timeout(Some(OPERATION_TIMEOUT))
             .set_response_timeout(Some(OPERATION_TIMEOUT));
@@ -293,7 +315,7 @@ fn is_broken(error: &RedisError) -> bool {
 }
 
 /// The error in one line. The client never puts a password into its errors.
-fn describe(error: &RedisError) -> String {
+pub(super) fn describe(error: &RedisError) -> String {
     error.to_string().replace(['\n', '\r'], " ")
 }
 
@@ -308,6 +330,10 @@ mod tests {
             ("rediss+sentinel://:s3cret@a,b:2/main", "rediss+sentinel://a,b:2/main"),
             ("unix:///run/redis.sock?pass=s3cret", "unix:///run/redis.sock"),
             ("redis://user:p@ss@host", "redis://host"),
+            ("redis://:s3/cret@host/1", "redis://host/1"),
+            ("redis://:s3?cret@host", "redis://…"),
+            ("unix:///redis.sock?pass=s3@cret", "unix://…"),
+            ("s3cret", "…"),
         ] {
             assert_eq!(shown(url), expected);
         }

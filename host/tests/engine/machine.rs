@@ -92,7 +92,7 @@ async fn ten_thousand_sandboxes() {
     let shm = Path::new("/dev/shm");
     let folder = if shm.is_dir() { tempfile::tempdir_in(shm) } else { tempfile::tempdir() }.unwrap();
     let mut config = config(folder.path(), local_file());
-    config.providers[0].max_sandboxes = 20_000;
+    config.providers[0].lifecycle.replicas = Some(20_000);
     let gateway = Gateway::open(config).await.unwrap();
     let unknown = scope(COUNT).readable_id("bad");
     let name = gateway.config().default_provider.clone();

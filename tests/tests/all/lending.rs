@@ -60,7 +60,7 @@ fn shutdown_ends_what_runs_even_in_a_session_of_its_own() {
 fn those_used_least_recently_make_room_and_those_in_use_stay() {
     drive(async {
         let name = ProviderName::local();
-        let limit = |config: &mut Config| config.providers[&name].max_sandboxes = 2;
+        let limit = |config: &mut Config| config.providers[&name].lifecycle.replicas = Some(2);
         let subject = Subject::open_with(Kind::Local, limit).await;
         let gateway = subject.gateway();
         let (one, two) = (subject.sandbox_of("t1").await, subject.sandbox_of("t2").await);
