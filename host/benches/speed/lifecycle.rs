@@ -163,7 +163,7 @@ async fn redis(table: &mut Table) {
         return;
     }
     let server = RedisServer::start();
-    let connection = Arc::new(RedisConnection::open(&server.url(), None).unwrap());
+    let connection = RedisConnection::open(&server.url(), None).unwrap();
     let me = OwnerId::generate().unwrap();
     let store = Arc::new(RedisStore::new(connection, "bench:owner", me, LeaseTimes::default().ttl()));
     if table.wants(acquire) {
@@ -185,7 +185,10 @@ async fn redis(table: &mut Table) {
     }
     if table.wants(renew) {
         let ids: Vec<SandboxId> = (0..LEASES).map(|number| scope(number).hashed_id()).collect();
-        future::join_all(ids.iter().map(|id| store.take(id))).await.into_iter().for_each(|taken| assert!(taken.unwrap()));
+        future::join_all(ids.iter().map(|id| store.take(id)))
+            .await
+            .into_iter()
+            .for_each(|taken| assert!(taken.unwrap()));
         let (together, one_by_one) = in_turn(
             10,
             || async {

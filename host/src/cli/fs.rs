@@ -13,7 +13,7 @@ use tokio::io::AsyncReadExt;
 use tokio::sync::mpsc;
 
 use super::args::Whose;
-use super::{Outcome, Output, open, print};
+use super::{Outcome, Output, print, visit};
 
 /// Work on a sandbox's files
 ///

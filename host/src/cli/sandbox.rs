@@ -303,7 +303,10 @@ async fn watch(loaded: Loaded, of: Of) -> Outcome {
         }
     }
     if watched.is_empty() {
-        return Err(Error::new(Code::Unsupported, "no provider here can list its sandboxes: there is nothing to watch"));
+        return Err(Error::new(
+            Code::Unsupported,
+            "no provider here can list its sandboxes: there is nothing to watch",
+        ));
     }
     print::note(&format!("watching {} as {}", watched.join(", "), gateway.owner_id()));
     tokio::select! {

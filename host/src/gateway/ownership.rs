@@ -5,8 +5,8 @@ use std::sync::Arc;
 use crate::error::Result;
 use crate::ids::ProviderName;
 use crate::ownership::{
-    Ledger, LeaseTimes, MemoryStore, OwnerId, RedisConnection, RedisLedger, RedisStore, Resolved, Store, ledger_key,
-    lease_prefix,
+    LeaseTimes, Ledger, MemoryStore, OwnerId, RedisConnection, RedisLedger, RedisStore, Resolved, Store, lease_prefix,
+    ledger_key,
 };
 use crate::runtime::{Runtime, TokioRuntime};
 
@@ -24,7 +24,7 @@ impl Ownership {
             Some(url) => Some(RedisConnection::open(url, resolved.redis_ca_file.as_deref())?),
             None => None,
         };
-        Ok(Self { me: OwnerId::generate()?, resolved, redis: redis.map(Arc::new), clock: TokioRuntime::current() })
+        Ok(Self { me: OwnerId::generate()?, resolved, redis, clock: TokioRuntime::current() })
     }
 
     pub(super) fn me(&self) -> &OwnerId {

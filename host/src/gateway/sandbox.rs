@@ -20,11 +20,11 @@ use crate::values::*;
 pub struct Sandbox {
     entry: Arc<Entry>,
     instance: InstanceRecord,
-    keep: Arc<Keep>,
+    keep: Keep,
 }
 
 /// What keeps a sandbox in use.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 enum Keep {
     Hold(Hold),
     Pin(Pin),
@@ -64,22 +64,22 @@ impl Sandbox {
     pub(super) fn lent(hold: Hold) -> Result<Self> {
         let (entry, instance) = (hold.instance().attachment.get(), record(hold.instance()));
         let entry = entry.ok_or_else(|| Error::internal(format!("sandbox {} came without its mounts", hold.id())))?;
-        Ok(Self { entry, instance, keep: Arc::new(Keep::Hold(hold)) })
+        Ok(Self { entry, instance, keep: Keep::Hold(hold) })
     }
 
     /// One that somebody else has been lent.
     pub(super) fn used(pin: Pin) -> Option<Self> {
         let (entry, instance) = (pin.instance().attachment.get()?, record(pin.instance()));
-        Some(Self { entry, instance, keep: Arc::new(Keep::Pin(pin)) })
+        Some(Self { entry, instance, keep: Keep::Pin(pin) })
     }
 
     pub(super) async fn refresh(&self) {
         self.entry.refresh().await;
     }
 
-    /// Waits until it is given back, if this is its last handle.
+    /// Gives this handle back, and waits until the sandbox is parked if it was the last.
     pub(super) async fn give_back(self) {
-        if let Some(Keep::Hold(hold)) = Arc::into_inner(self.keep) {
+        if let Keep::Hold(hold) = self.keep {
             hold.release().await;
         }
     }

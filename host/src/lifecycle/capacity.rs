@@ -66,7 +66,7 @@ impl CapacityPolicy {
     }
 
     /// The most there may ever be; none: no such number.
-    pub(super) fn hard_limit(self) -> Option<u32> {
+    pub fn hard_limit(self) -> Option<u32> {
         match self {
             Self::Soft { .. } => None,
             Self::Wait { limit, .. } | Self::Reject { limit } => Some(limit),

@@ -224,6 +224,13 @@ impl Hold {
     }
 }
 
+/// One more consumer.
+impl Clone for Hold {
+    fn clone(&self) -> Self {
+        Self::new(&self.inner, &self.slot, &mut self.slot.state.lock(), &self.tenancy)
+    }
+}
+
 impl Drop for Hold {
     fn drop(&mut self) {
         if self.live {

@@ -6,10 +6,11 @@ use std::time::Duration;
 use super::super::*;
 use super::rig::*;
 use crate::error::Code;
+use crate::ids::SandboxId;
 use crate::ownership::{LeaseState, Store};
 
 /// A peer's sandbox, with its lease.
-async fn peers(rig: &Rig, thread: &str) -> crate::ids::SandboxId {
+async fn peers(rig: &Rig, thread: &str) -> SandboxId {
     let id = scope(thread).hashed_id();
     rig.backend.plant(&id, Some(&scope(thread)));
     assert!(rig.peer.take(&id).await.unwrap());
@@ -30,7 +31,7 @@ async fn a_survey_shows_ours_the_peers_and_the_unowned_and_changes_nothing() {
 
     let survey = rig.lifecycle.survey().await.unwrap();
     assert!(survey.complete);
-    let of = |id| survey.sandboxes.iter().find(|sighted| sighted.id == *id).unwrap();
+    let of = |id: &SandboxId| survey.sandboxes.iter().find(|sighted| sighted.id == *id).unwrap();
     let ours = of(hold.id());
     assert_eq!(ours.here.as_ref().map(|here| (here.phase, here.holds)), Some((PhaseName::Active, 1)));
     assert_eq!(ours.lease.as_ref().unwrap().owner.as_str(), "me");
@@ -52,7 +53,8 @@ async fn a_sandbox_is_ended_by_its_id_unless_a_peer_has_it() {
     let theirs = peers(&rig, "theirs").await;
     let destroy = |id, take_over| rig.lifecycle.destroy_anywhere(id, None, take_over);
 
-    assert_eq!(destroy(&scope("nobody").hashed_id(), false).await.unwrap(), Stopped::NotHere);
+    let nobody = scope("nobody").hashed_id();
+    assert_eq!(destroy(&nobody, false).await.unwrap(), Stopped::NotHere);
     assert_eq!(destroy(&orphan, false).await.unwrap(), Stopped::Yes);
     assert_eq!((rig.backend.live(), rig.owner(&orphan).await), (1, None), "both of them, and no marker stays");
     assert_eq!(destroy(&theirs, false).await.unwrap(), Stopped::Refused);
