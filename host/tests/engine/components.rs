@@ -125,10 +125,16 @@ async fn a_component_cut_anywhere_is_refused() {
 }
 
 #[tokio::test]
-async fn the_engine_itself_takes_no_text() {
+async fn the_engine_itself_takes_nothing_but_components() {
     let runtime = Runtime::new(options()).unwrap();
-    for bytes in [&b""[..], b"(component)", b"\0asm\x01\0\0\0", b"\0asm", &[0xff; 100]] {
+    for (bytes, code) in [
+        (&b""[..], Code::ComponentEmpty),
+        (b"(component)", Code::ComponentText),
+        (b"\0asm\x01\0\0\0", Code::ComponentCoreModule),
+        (b"\0asm", Code::ComponentTruncated),
+        (&[0xff; 100], Code::ComponentInvalid),
+    ] {
         let error = Provider::load(&runtime, bytes.to_vec(), granted("{}")).await.unwrap_err();
-        assert_eq!(error.code(), Code::ComponentInvalid, "{error}");
+        assert_eq!(error.code(), code, "{error}");
     }
 }

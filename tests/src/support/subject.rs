@@ -111,6 +111,10 @@ impl Subject {
     pub async fn open_with(kind: Kind, change: impl FnOnce(&mut Config)) -> Self {
         let root = scratch();
         let mut config = kind.config(root.path());
+        for provider in config.providers.values_mut() {
+            // What a case leaves running is ended and not waited for.
+            provider.lifecycle.shutdown_grace_seconds = Some(0);
+        }
         change(&mut config);
         let name = config.default_provider.clone();
         let gateway = Gateway::open(config).await.unwrap();
