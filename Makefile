@@ -46,8 +46,9 @@ providers: binary
 	@$(built)/sandgate provider componentize $(guests)/sandgate_provider_local.wasm -o $(built)/providers/local.wasm
 
 test-guests: binary
-	@scripts/build-guests.sh $(CARGO_TARGET_DIR)/guests sandgate-test-hostile sandgate-test-shell-only
+	@scripts/build-guests.sh $(CARGO_TARGET_DIR)/guests sandgate-test-daemon sandgate-test-hostile sandgate-test-shell-only
 	@mkdir -p $(built)/test-guests
+	@$(built)/sandgate provider componentize $(guests)/sandgate_test_daemon.wasm -o $(built)/test-guests/daemon.wasm
 	@$(built)/sandgate provider componentize $(guests)/sandgate_test_hostile.wasm -o $(built)/test-guests/hostile.wasm
 	@$(built)/sandgate provider componentize $(guests)/sandgate_test_shell_only.wasm -o $(built)/test-guests/shell-only.wasm
 

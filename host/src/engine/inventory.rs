@@ -7,9 +7,13 @@ use super::provider::{InstanceRecord, Provider};
 use super::state::Target;
 use crate::error::{Code, Error, Result};
 use crate::ids::{SandboxId, Scope, ThreadId, UserId};
+use crate::mounts::{MountTable, VirtualPath};
 
 /// The longest cursor that a provider may give, in bytes: backends' own page tokens have some hundred.
 const MAX_CURSOR: usize = 16 << 10;
+
+/// Whose calls those are that are about all sandboxes. No scope has such an id.
+const EVERYONE: &str = ":inventory";
 
 /// One sandbox in an inventory.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -36,15 +40,21 @@ pub struct Page {
 impl Provider {
     /// All sandboxes that a deployment made, part by part. What has no usable id is left out, with a warning: it can be none
     /// of ours.
+    ///
+    /// The call belongs to no sandbox: it sees no files, and programs that it starts begin in `/`.
     pub async fn inventory(&self, deployment: &str, cursor: Option<String>) -> Result<Page> {
         let deployment = deployment.to_owned();
-        let page = self
-            .simple("inventory", None, |accessor, exports| {
+        let mounts = std::sync::Arc::new(MountTable::new(Vec::new(), VirtualPath::root())?);
+        let target = Target { sandbox: EVERYONE.parse()?, mounts };
+        let listed = self
+            .simple("inventory", Some(&target), |accessor, exports| {
                 Box::pin(async move {
                     exports.sandgate_provider_lifecycle().call_inventory(accessor, deployment, cursor).await
                 })
             })
-            .await?;
+            .await;
+        self.let_go(&target);
+        let page = listed?;
         if page.next.as_ref().is_some_and(|next| next.len() > MAX_CURSOR) {
             return Err(Error::new(
                 Code::GuestProtocol,

@@ -107,7 +107,7 @@ pub(super) fn not_linked(capability: &str) -> Error {
     Error::capability_denied(format!("the capability {capability} is not granted"))
 }
 
-/// A call that belongs to no sandbox (`describe`, `inventory`) has no files and starts no programs.
+/// A call that belongs to no sandbox (`describe`) has no files and starts no programs.
 pub(super) fn no_sandbox(capability: &str) -> Error {
     Error::capability_denied(format!(
         "this call belongs to no sandbox, so the capability {capability} has nothing to work on"

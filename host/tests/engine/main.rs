@@ -4,6 +4,7 @@
 mod cache;
 mod capacity;
 mod components;
+mod daemon;
 mod fuzz;
 mod gateway;
 mod grants;

@@ -316,6 +316,10 @@ fn check_namespace_cwd(wrapper: &Bubblewrap, mounts: &MountTable, cwd: &VirtualP
 
 /// The directory of the host behind a virtual path. Links must not lead out of its mount.
 fn host_directory(mounts: &MountTable, cwd: &VirtualPath) -> Result<PathBuf> {
+    if mounts.mounts().is_empty() && *cwd == VirtualPath::root() {
+        // What is about no sandbox, or about one that nobody has acquired here yet, has no workspace to start in.
+        return Ok(PathBuf::from("/"));
+    }
     let place = mounts.place(cwd)?;
     let resolve = |path: &Path| path.canonicalize().map_err(|error| cwd_error(cwd, &error));
     let root = resolve(&place.mount.host)?;
