@@ -7,7 +7,7 @@ use sandgate::ids::{ProviderName, Scope, ThreadId, UserId};
 use sandgate::lifecycle::ShutdownMode;
 use sandgate::{Error, Gateway, Sandbox};
 
-use super::print;
+use super::{Output, print};
 
 /// Whose sandbox, and of which provider.
 #[derive(Debug, Clone, Args)]
@@ -32,14 +32,15 @@ pub(super) struct Whose {
 
 impl Whose {
     /// Lends the sandbox.
-    pub(super) async fn acquire(&self, gateway: &Gateway) -> Result<Sandbox, Error> {
+    pub(super) async fn acquire(&self, gateway: &Gateway, output: Output) -> Result<Sandbox, Error> {
         let scope = Scope { user: self.user.clone(), thread: self.thread.clone() };
         let provider = self.provider.as_ref().unwrap_or(&gateway.config().default_provider);
         let sandbox = gateway.acquire_from(provider, &scope).await?;
         if self.keep && gateway.lifecycle(provider).await?.features().ephemeral {
-            print::note(&format!(
+            let text = format!(
                 "--keep: sandboxes of provider {provider} end with their gateway, which is this command; their files stay"
-            ));
+            );
+            print::note(output, &text);
         }
         Ok(sandbox)
     }

@@ -14,7 +14,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
 
 use super::args::{Whose, duration, quoted, variable};
-use super::{Outcome, visit};
+use super::{Outcome, Output, visit};
 
 /// As coreutils' `timeout` says it.
 pub(super) const TIMED_OUT: u8 = 124;
@@ -71,16 +71,16 @@ pub(super) struct Exec {
 }
 
 impl Exec {
-    pub(super) async fn run(self, loaded: Loaded) -> Outcome {
+    pub(super) async fn run(self, loaded: Loaded, output: Output) -> Outcome {
         let gateway = visit(loaded).await?;
         let at_end = self.whose.at_end();
-        let outcome = self.run_in(&gateway).await;
+        let outcome = self.run_in(&gateway, output).await;
         gateway.shutdown_with(at_end).await;
         outcome
     }
 
-    async fn run_in(self, gateway: &sandgate::Gateway) -> Outcome {
-        let sandbox = self.whose.acquire(gateway).await?;
+    async fn run_in(self, gateway: &sandgate::Gateway, output: Output) -> Outcome {
+        let sandbox = self.whose.acquire(gateway, output).await?;
         let request = ExecRequest {
             command: self.command.unwrap_or_else(|| quoted(&self.argv)),
             env: self.env.into_iter().collect::<BTreeMap<_, _>>(),

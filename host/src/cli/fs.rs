@@ -181,7 +181,7 @@ impl Fs {
     pub(super) async fn run(self, loaded: Loaded, output: Output) -> Outcome {
         let gateway = visit(loaded).await?;
         let at_end = self.whose().at_end();
-        let outcome = match self.whose().acquire(&gateway).await {
+        let outcome = match self.whose().acquire(&gateway, output).await {
             Ok(sandbox) => {
                 let outcome = self.run_in(&sandbox, output).await;
                 gateway.release(sandbox).await;

@@ -134,7 +134,7 @@ async fn dispatch(cli: Cli) -> Outcome {
     let (config, output) = (cli.config, cli.output);
     let loaded = || load(config.as_deref());
     match cli.command {
-        Command::Exec(exec) => exec.run(loaded()?).await,
+        Command::Exec(exec) => exec.run(loaded()?, output).await,
         Command::Fs(fs) => fs.run(loaded()?, output).await,
         Command::Sandbox(sandbox) => sandbox.run(loaded()?, output).await,
         Command::Provider(provider) => provider.run(loaded, output).await,

@@ -29,8 +29,12 @@ pub(super) fn error(output: Output, error: &Error) {
 }
 
 /// Something worth knowing, on standard error.
-pub(super) fn note(text: &str) {
-    let _ = writeln!(std::io::stderr().lock(), "note: {text}");
+pub(super) fn note(output: Output, text: &str) {
+    let mut stderr = std::io::stderr().lock();
+    let _ = match output {
+        Output::Table => writeln!(stderr, "note: {text}"),
+        Output::Json => writeln!(stderr, "{}", serde_json::json!({ "note": text })),
+    };
 }
 
 /// What is wrong with the command line, as JSON on standard error.

@@ -116,7 +116,7 @@ impl Which {
 impl Sandbox {
     pub(super) async fn run(self, loaded: Loaded, output: Output) -> Outcome {
         if let Self::Reconcile { of, watch: true, .. } = self {
-            return watch(loaded, of).await;
+            return watch(loaded, of, output).await;
         }
         let gateway = visit(loaded).await?;
         let outcome = match self {
@@ -188,7 +188,7 @@ async fn list(gateway: &Gateway, of: Of, output: Output) -> Outcome {
             print::table(&std::iter::once(head.to_vec()).chain(rows).collect::<Vec<_>>())?;
         }
         for note in notes {
-            print::note(&note);
+            print::note(output, &note);
         }
         for (name, error) in &problems {
             print::error(output, &error.clone().context(format_args!("provider {name}")));
@@ -261,11 +261,12 @@ async fn reconcile(gateway: &Gateway, of: Of, stop_orphans: bool, output: Output
         let lifecycle = gateway.lifecycle(&name).await?;
         if !lifecycle.features().listable {
             if let Some(why) = unseen(&name, lifecycle) {
-                print::note(&why);
+                print::note(output, &why);
             }
             continue;
         }
-        let outcome = if stop_orphans { stop_all(gateway, &name, lifecycle).await } else { look(lifecycle).await };
+        let outcome =
+            if stop_orphans { stop_all(gateway, &name, lifecycle, output).await } else { look(lifecycle).await };
         match outcome {
             Ok((report, stopped)) => {
                 let ReconcileReport { listed, complete, adopted, deferred, dead, duplicates } = report;
@@ -289,26 +290,26 @@ async fn reconcile(gateway: &Gateway, of: Of, stop_orphans: bool, output: Output
 }
 
 /// Looks after what nobody else does, until told to end.
-async fn watch(loaded: Loaded, of: Of) -> Outcome {
+async fn watch(loaded: Loaded, of: Of, output: Output) -> Outcome {
     let failed = |error: std::io::Error| Error::internal(format!("no signals: {error}"));
     let mut terminate = signal(SignalKind::terminate()).map_err(failed)?;
     let mut interrupt = signal(SignalKind::interrupt()).map_err(failed)?;
     let gateway = Gateway::open(loaded.config).await?;
-    let mut watched = Vec::new();
+    let (mut watched, mut others) = (Vec::new(), Vec::new());
     for name in providers(&gateway, of) {
         let lifecycle = gateway.lifecycle(&name).await?;
         match unseen(&name, lifecycle) {
-            Some(why) => print::note(&why),
+            Some(why) => others.push(why),
             None => watched.push(name.to_string()),
         }
     }
     if watched.is_empty() {
-        return Err(Error::new(
-            Code::Unsupported,
-            "no provider here can list its sandboxes: there is nothing to watch",
-        ));
+        let nothing =
+            Error::new(Code::Unsupported, "no provider here can list its sandboxes: there is nothing to watch");
+        return Err(nothing.hint(others.join("\n")));
     }
-    print::note(&format!("watching {} as {}", watched.join(", "), gateway.owner_id()));
+    others.iter().for_each(|why| print::note(output, why));
+    print::note(output, &format!("watching {} as {}", watched.join(", "), gateway.owner_id()));
     tokio::select! {
         _ = terminate.recv() => {}
         _ = interrupt.recv() => {}
@@ -327,6 +328,7 @@ async fn stop_all(
     gateway: &Gateway,
     name: &ProviderName,
     lifecycle: &Lifecycle,
+    output: Output,
 ) -> Result<(ReconcileReport, usize), Error> {
     let Some(times) = gateway.shared_leases() else {
         return Err(Error::new(
@@ -353,7 +355,10 @@ async fn stop_all(
         }
         if number == 0 {
             let seconds = times.ttl().as_secs();
-            print::note(&format!("{name}: watching {deferred} sandboxes that are not ours for {seconds} seconds"));
+            print::note(
+                output,
+                &format!("{name}: watching {deferred} sandboxes that are not ours for {seconds} seconds"),
+            );
         }
         tokio::time::sleep(step).await;
     }

@@ -1,6 +1,7 @@
 //! Acquiring: reuse what is active, take back what is parked, find it at the backend, make it; in this order.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures::FutureExt;
 use tokio::sync::oneshot;
@@ -17,6 +18,14 @@ use crate::runtime::within;
 
 /// How often an acquire begins again when what it found was gone a moment later, or a peer made the sandbox first.
 const ATTEMPTS: usize = 3;
+
+/// What a look at the backend gave.
+enum Sought {
+    Found(Hold),
+    Nothing,
+    /// It took so long that what was found may be gone.
+    Stale,
+}
 
 impl Lifecycle {
     /// The sandbox of a scope: the one that is there, or a new one. Nothing is handed out before its ownership is
@@ -61,19 +70,42 @@ impl Inner {
         let mut prepared = None;
         for _ in 0..ATTEMPTS {
             let settled = slot.state.lock().phase.settled().cloned();
-            if let Some(tenancy) = settled
-                && let Some(hold) = self.reuse(slot, &tenancy, scope).await?
-            {
-                return Ok(hold);
+            if let Some(tenancy) = &settled {
+                Self::check_identity(&tenancy.instance, scope)?;
+                if tenancy.doomed {
+                    // An earlier stop may still land on it: it has to be gone before its successor is made.
+                    match self.teardown(slot, Force::Parked).await? {
+                        Stopped::Yes | Stopped::NotHere => continue,
+                        Stopped::Refused | Stopped::InUse => return Err(self.being_destroyed(&slot.id)),
+                    }
+                }
+            }
+            // Published before anything is looked at: what is seen from here on can't be stopped by a peer before it is
+            // handed out.
+            let mut published = None;
+            if let Err(error) = self.publish(&slot.id, &mut published).await {
+                if settled.is_some() && error.code() == Code::BeingDestroyed {
+                    // What we have of it is worth nothing any more.
+                    self.forget(slot, "a peer is stopping it");
+                }
+                return Err(error);
+            }
+            if let Some(tenancy) = settled {
+                match self.reuse(slot, &tenancy, scope, &mut published).await? {
+                    Some(hold) => return Ok(hold),
+                    None => continue,
+                }
             }
             let wanted = match &prepared {
                 Some(wanted) => wanted,
                 None => prepared.insert(self.prepare(&slot.id, scope).await?),
             };
-            if let Some(hold) = self.adopt_found(slot, wanted).await? {
-                return Ok(hold);
+            match self.adopt_found(slot, wanted, &mut published).await? {
+                Sought::Found(hold) => return Ok(hold),
+                Sought::Stale => continue,
+                Sought::Nothing => {}
             }
-            match self.create(slot, wanted).await {
+            match self.create(slot, wanted, published).await {
                 // Another gateway made it between our looking and our making: look again.
                 Err(error) if error.code() == Code::AlreadyExists && self.features.findable => {}
                 other => return other,
@@ -82,6 +114,20 @@ impl Inner {
         Err(Error::unavailable(format!("sandbox {} appears and disappears while it is acquired", slot.id))
             .hint("another gateway works on the same sandbox; try again")
             .retry_after_ms(1000))
+    }
+
+    /// Publishes our ownership, unless that was done a moment ago (`published`) and is certainly still so. True if it was:
+    /// what was seen since then still holds.
+    async fn publish(&self, id: &SandboxId, published: &mut Option<Duration>) -> Result<bool> {
+        let now = self.runtime.now();
+        if published.is_some_and(|at| now.saturating_sub(at) < self.settings.lease.ttl() / 2) {
+            return Ok(true);
+        }
+        if !self.take(id).await? {
+            return Err(self.being_destroyed(id));
+        }
+        *published = Some(now);
+        Ok(false)
     }
 
     /// Makes ready what a sandbox needs here.
@@ -102,17 +148,15 @@ impl Inner {
         }
     }
 
-    /// What we have already, if it lives and nobody tears it down.
-    async fn reuse(self: &Arc<Self>, slot: &Arc<Slot>, tenancy: &Arc<Tenancy>, scope: &Scope) -> Result<Option<Hold>> {
+    /// What we have already, if it lives, and if that was not so long ago that it may have been stopped since.
+    async fn reuse(
+        self: &Arc<Self>,
+        slot: &Arc<Slot>,
+        tenancy: &Arc<Tenancy>,
+        scope: &Scope,
+        published: &mut Option<Duration>,
+    ) -> Result<Option<Hold>> {
         let instance = &tenancy.instance;
-        Self::check_identity(instance, scope)?;
-        if tenancy.doomed {
-            // An earlier stop may still land on it: it has to be gone before its successor is made.
-            return match self.teardown(slot, Force::Parked).await? {
-                Stopped::Yes | Stopped::NotHere => Ok(None),
-                Stopped::Refused | Stopped::InUse => Err(self.being_destroyed(&slot.id)),
-            };
-        }
         let probe = within(&*self.runtime, self.settings.deadlines.probe, "the probe", self.backend.probe(instance));
         match probe.await {
             Ok(Liveness::Alive) => {}
@@ -124,9 +168,7 @@ impl Inner {
                 tracing::warn!(provider = %self.provider, sandbox = %slot.id, %error, "can't tell whether it lives; keeping it");
             }
         }
-        if !self.take(&slot.id).await? {
-            // A peer stops it. What we have of it is worth nothing any more.
-            self.forget(slot, "a peer is stopping it");
+        if !self.publish(&slot.id, published).await? {
             return Ok(None);
         }
         self.extend(instance).await;
@@ -140,17 +182,22 @@ impl Inner {
     }
 
     /// What the backend has already, made by a peer or by an earlier life of this gateway.
-    async fn adopt_found(self: &Arc<Self>, slot: &Arc<Slot>, wanted: &Wanted) -> Result<Option<Hold>> {
+    async fn adopt_found(
+        self: &Arc<Self>,
+        slot: &Arc<Slot>,
+        wanted: &Wanted,
+        published: &mut Option<Duration>,
+    ) -> Result<Sought> {
         if !self.features.findable {
-            return Ok(None);
+            return Ok(Sought::Nothing);
         }
         let find = self.backend.find(wanted);
         let record = match within(&*self.runtime, self.settings.deadlines.find, "the lookup", find).await {
             Ok(Some(record)) => record,
-            Ok(None) => return Ok(None),
+            Ok(None) => return Ok(Sought::Nothing),
             Err(error) => {
                 tracing::warn!(provider = %self.provider, sandbox = %slot.id, %error, "can't look for it; making a new one");
-                return Ok(None);
+                return Ok(Sought::Nothing);
             }
         };
         let permit = match self.capacity.admit() {
@@ -161,20 +208,25 @@ impl Inner {
         if let Some(ledger) = &self.ledger {
             ledger.track(&slot.id, None).await?;
         }
-        if !self.take(&slot.id).await? {
-            return Err(self.being_destroyed(&slot.id));
+        if !self.publish(&slot.id, published).await? {
+            return Ok(Sought::Stale);
         }
         let tenancy = self.tenancy(wanted.clone(), record, Origin::Found);
         self.extend(&tenancy.instance).await;
-        Ok(Some(self.hand_out(slot, tenancy, Some(permit))))
+        Ok(Sought::Found(self.hand_out(slot, tenancy, Some(permit))))
     }
 
-    async fn create(self: &Arc<Self>, slot: &Arc<Slot>, wanted: &Wanted) -> Result<Hold> {
+    async fn create(
+        self: &Arc<Self>,
+        slot: &Arc<Slot>,
+        wanted: &Wanted,
+        mut published: Option<Duration>,
+    ) -> Result<Hold> {
         let Place { permit, token } = self.reserve().await?;
         // Published before it exists: a peer that is stopping an earlier one of this id refuses us now, and no peer
         // sees the new one unowned, however long it takes to make.
         slot.state.lock().move_to(Phase::Creating);
-        let record = match self.make(wanted).await {
+        let record = match self.make(wanted, &mut published).await {
             Ok(record) => record,
             Err(error) => {
                 slot.state.lock().vacate();
@@ -206,10 +258,9 @@ impl Inner {
         }
     }
 
-    async fn make(self: &Arc<Self>, wanted: &Wanted) -> Result<InstanceRecord> {
-        if !self.take(&wanted.id).await? {
-            return Err(self.being_destroyed(&wanted.id));
-        }
+    async fn make(self: &Arc<Self>, wanted: &Wanted, published: &mut Option<Duration>) -> Result<InstanceRecord> {
+        // Nothing was seen that could have become stale.
+        let _ = self.publish(&wanted.id, published).await?;
         let create = self.backend.create(wanted);
         let made = within(&*self.runtime, self.settings.deadlines.create, "the backend", create).await;
         // The lease of a sandbox that was not made is left to lapse: it keeps nobody from taking the id, while a

@@ -54,6 +54,7 @@ impl Stopping {
                 world.note(now, || format!("{} of {} is stopped", self.machine, stop.id));
                 if let Some(machine) = world.machines.get_mut(&self.machine) {
                     machine.alive = false;
+                    machine.stopped = Some(stop);
                 }
             }
         });
@@ -81,7 +82,7 @@ impl Backend for SimBackend {
                     return Err(Error::already_exists(format!("there is a {} already", wanted.id)));
                 }
                 let serial = world.next();
-                world.machines.insert(serial, Machine { id: wanted.id.clone(), alive: true });
+                world.machines.insert(serial, Machine { id: wanted.id.clone(), alive: true, stopped: None });
                 world.count("creates");
                 world.note(now, || format!("{serial} of {} is made for gateway life {}", wanted.id, self.life));
                 Ok(record(serial))
@@ -143,6 +144,7 @@ impl Backend for SimBackend {
         async move {
             self.wait(1, 100).await;
             if self.fails() {
+                self.world.with(|world, now| world.unanswered.insert((self.life, serial(instance)), now));
                 return Err(Self::no_answer());
             }
             let alive =

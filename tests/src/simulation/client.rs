@@ -50,6 +50,7 @@ impl Client {
             world.count("acquired");
             let name = world.lives[self.life].name.clone();
             world.note(now, || format!("{name} hands out {id}"));
+            world.handed_out(self.life, serial(&instance), asked, now);
             if !world.granted_since(self.life, &id, asked) {
                 world.violated(now, format!("{name} handed out {id} without a lease"));
             }

@@ -55,7 +55,13 @@ impl SimStore {
                 let there = if slow { world.random.millis(2000, latest) } else { world.random.millis(1, 60) };
                 let never = cut_off || (faults && world.random.permille(12));
                 let deaf = faults && world.random.permille(8);
-                let back = if deaf { TIMEOUT * 2 } else { world.random.millis(1, 60) };
+                // An answer may be overtaken by much of what happens after it was given.
+                let late = faults && world.random.permille(20);
+                let back = match (deaf, late) {
+                    (true, _) => TIMEOUT * 2,
+                    (false, true) => world.random.millis(100, 3000),
+                    (false, false) => world.random.millis(1, 60),
+                };
                 (there, back, never)
             });
             let trip = {

@@ -22,6 +22,8 @@ pub(crate) const CHECK: Duration = Duration::from_secs(9);
 pub(crate) struct Machine {
     pub(crate) id: SandboxId,
     pub(crate) alive: bool,
+    /// The stop that ended it; none if it lives or died by itself.
+    pub(crate) stopped: Option<Stop>,
 }
 
 /// A stop that a backend is carrying out.
@@ -72,6 +74,8 @@ pub(crate) struct World {
     pub(crate) wiped: BTreeMap<SandboxId, usize>,
     /// When clients asked to stop a sandbox themselves, by life.
     pub(crate) asked_to_stop: BTreeMap<(usize, SandboxId), Duration>,
+    /// When a life last asked in vain whether a sandbox lives: unknown is not dead, so it is handed out.
+    pub(crate) unanswered: BTreeMap<(usize, u64), Duration>,
     /// The most live sandboxes, where that is a promise.
     pub(crate) limit: Option<usize>,
     pub(crate) faults: bool,
@@ -102,6 +106,7 @@ impl Shared {
             wipes: Vec::new(),
             wiped: BTreeMap::new(),
             asked_to_stop: BTreeMap::new(),
+            unanswered: BTreeMap::new(),
             limit: None,
             faults: true,
             chaos: true,
@@ -226,6 +231,19 @@ impl World {
         {
             let (name, id) = (self.lives[stop.gateway].name.clone(), &stop.id);
             self.violated(now, format!("{name}'s stop of {id} struck it under its new owner"));
+        }
+    }
+
+    /// A gateway hands out a sandbox that it was granted since `asked`.
+    pub(crate) fn handed_out(&mut self, life: usize, serial: u64, asked: Duration, now: Duration) {
+        let Some(stop) = self.machines.get(&serial).and_then(|machine| machine.stopped.clone()) else { return };
+        let excused = self.unanswered.get(&(life, serial)).is_some_and(|at| *at >= asked)
+            || self.troubled_since(life, asked)
+            || self.troubled_since(stop.gateway, stop.since)
+            || self.wiped_since(stop.since.min(asked));
+        if !excused {
+            let (name, stopper) = (self.lives[life].name.clone(), self.lives[stop.gateway].name.clone());
+            self.violated(now, format!("{name} handed out {} ({serial}), which {stopper} had stopped", stop.id));
         }
     }
 

@@ -52,6 +52,11 @@ impl Cli {
         cli
     }
 
+    /// Where compiled components are kept, one place for all tests.
+    pub fn cache_dir() -> PathBuf {
+        cache_dir()
+    }
+
     /// Replaces the configuration.
     pub fn write_config(&self, text: &str) {
         std::fs::write(self.config(), text).unwrap();

@@ -3,10 +3,16 @@
 
 mod cli;
 mod containment;
+mod deployment;
 mod environment;
+mod gateways;
 mod isolation;
 mod lending;
 mod local;
+#[path = "../../../host/src/ownership/test_server.rs"]
+#[allow(dead_code, reason = "shared with other crates' tests, which use the rest")]
+mod redis_server;
+mod sandboxes;
 mod shell_only;
 mod simulation;
 mod skills;
