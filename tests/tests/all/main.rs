@@ -12,3 +12,4 @@ mod simulation;
 mod skills;
 mod translation;
 mod unconfined;
+mod volume;
