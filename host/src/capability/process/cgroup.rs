@@ -338,21 +338,25 @@ fn clean(parent: &Path) {
     }
 }
 
+/// Ends the commands in a gateway's group. What it had moved along with itself is no command, and is left alone.
 fn end(dir: &Path) {
-    let _ = fs::write(dir.join("cgroup.kill"), "1");
-    for _ in 0..CLEAN_LOOKS {
-        if is_empty(dir) {
-            break;
-        }
-        std::thread::sleep(CLEAN_LOOK);
-    }
     for group in fs::read_dir(dir).into_iter().flatten().flatten() {
-        if group.file_type().is_ok_and(|kind| kind.is_dir()) {
-            let _ = fs::remove_dir(group.path());
+        if group.file_name() == SELF || !group.file_type().is_ok_and(|kind| kind.is_dir()) {
+            continue;
         }
+        let group = group.path();
+        let _ = fs::write(group.join("cgroup.kill"), "1");
+        for _ in 0..CLEAN_LOOKS {
+            if is_empty(&group) {
+                break;
+            }
+            std::thread::sleep(CLEAN_LOOK);
+        }
+        let _ = fs::remove_dir(group);
     }
+    let _ = fs::remove_dir(dir.join(SELF));
     if let Err(error) = fs::remove_dir(dir) {
-        tracing::warn!(group = %dir.display(), %error, "a control group that a gateway left can't be removed");
+        tracing::debug!(group = %dir.display(), %error, "a control group that a gateway left is still in use");
     }
 }
 

@@ -1,6 +1,7 @@
 //! Commands in control groups of their own.
 
 use std::io::Write;
+use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
@@ -158,11 +159,18 @@ fn what_a_gateway_left_that_is_gone_is_ended_and_removed() {
         std::fs::create_dir_all(dir.join("5")).unwrap();
     }
     std::fs::write(gone.join("5/cgroup.procs"), sleeper.id().to_string()).unwrap();
-    let cgroups = Cgroups::below(&place.0, "sandgate-0-0-0").unwrap();
-    assert!(!gone.exists() && alive.exists() && foreign.exists());
-    use std::os::unix::process::ExitStatusExt;
+    // No command, but something that the gateway's process had started and moved along.
+    let mut helper = Command::new("sleep").arg(unique_sleep()).stdin(Stdio::null()).spawn().unwrap();
+    std::fs::create_dir(gone.join("self")).unwrap();
+    std::fs::write(gone.join("self/cgroup.procs"), helper.id().to_string()).unwrap();
+    drop(Cgroups::below(&place.0, "sandgate-0-0-0").unwrap());
+    assert!(!gone.join("5").exists() && alive.exists() && foreign.exists());
     assert_eq!(sleeper.wait().unwrap().signal(), Some(9));
-    drop(cgroups);
+    assert_eq!(helper.try_wait().unwrap(), None, "it lives on");
+    helper.kill().unwrap();
+    helper.wait().unwrap();
+    drop(Cgroups::below(&place.0, "sandgate-0-0-0").unwrap());
+    assert!(!gone.exists());
     for dir in [&alive, &foreign] {
         std::fs::remove_dir(dir.join("5")).unwrap();
         std::fs::remove_dir(dir).unwrap();
