@@ -54,7 +54,7 @@ test-guests: binary
 
 ## What tests run against: installed where that can be done, or said
 tools:
-	@scripts/tools.sh bwrap -- rg redis-server busybox openssl
+	@scripts/tools.sh bwrap rg -- redis-server busybox openssl
 
 clean:
 	cargo clean

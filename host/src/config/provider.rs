@@ -194,11 +194,15 @@ impl Default for ProcessGrant {
     }
 }
 
-/// What the processes of one command may use. Each limit costs the start of one more small program per command.
+/// What the processes of one command may use. The limits on memory and processes hold for all processes of a command
+/// together where the gateway may make control groups of version 2: below its own if nothing else runs in it (systemd:
+/// `Delegate=yes`), and as root also below the root. Elsewhere they hold for each process, as the others always do.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct ProcessLimits {
-    /// The address space of one process, in MiB: 16 to 1048576. Some language runtimes reserve far more than they use.
+    /// The memory of one command, in MiB: 16 to 1048576. At the limit the kernel kills one of its processes (exit code 137),
+    /// and a line on its standard error says so. Without control groups: the address space of each process, of which some
+    /// language runtimes reserve far more than they use.
     /// Default: none, so no limit.
     ///
     /// Example: `memory_mib = 4096`
@@ -214,8 +218,8 @@ pub struct ProcessLimits {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cpu_seconds: Option<u64>,
 
-    /// The processes and threads of one command: 1 to 1000000. The kernel does not count those of root, so a gateway that
-    /// runs as root refuses to start commands with this limit.
+    /// The processes and threads of one command: 1 to 1000000. Without control groups the kernel does not count those of
+    /// root, so a gateway that runs as root then refuses to start commands with this limit.
     /// Default: none.
     ///
     /// Example: `processes = 256`

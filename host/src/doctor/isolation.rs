@@ -1,13 +1,16 @@
 //! What isolating commands needs: openat2, bubblewrap, user namespaces.
 
 use std::fs;
+use std::sync::Arc;
 
 use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, openat2};
 use rustix::io::Errno;
 
-use super::check::Check;
+use super::check::{Check, DEADLINE};
 use super::command::{Outcome, find, install, run};
+use crate::capability::process::{ProcessGrant, Processes};
 use crate::config::{Config, Isolation};
+use crate::env_policy::EnvPolicy;
 
 /// Whether any provider runs commands in namespaces.
 fn needed(config: &Config) -> bool {
@@ -88,34 +91,55 @@ fn namespace_fix(read: &dyn Fn(&str) -> Option<String>) -> String {
     }
 }
 
-/// All that a command gets, which needs more than a user namespace alone.
+/// All that a command gets: made as commands have it, by the same code.
 pub(super) fn isolation(config: &Config) -> Check {
     let name = "isolation";
     if !needed(config) {
         return Check::skip(name, NOT_NEEDED);
     }
-    let arguments = [
-        "--unshare-all",
-        "--die-with-parent",
-        "--ro-bind",
-        "/",
-        "/",
-        "--proc",
-        "/proc",
-        "--dev",
-        "/dev",
-        "--tmpfs",
-        "/tmp",
-        "true",
-    ];
-    match run("bwrap", &arguments) {
-        Outcome::Succeeded(_) => Check::ok(name, "a command can have its own processes, network, /proc, /dev and /tmp"),
-        Outcome::Missing => Check::skip(name, "can't be tried without bubblewrap"),
-        Outcome::Broken(why) | Outcome::Failed(why) => Check::fail(name, format!("bwrap fails: {why}")).fix(
+    if matches!(run("bwrap", &["--version"]), Outcome::Missing) {
+        return Check::skip(name, "can't be tried without bubblewrap");
+    }
+    match try_isolation(config) {
+        Ok(()) => {
+            Check::ok(name, "a command can have its own processes, /proc, /dev and /tmp, and no more than its network")
+        }
+        Err(why) => Check::fail(name, why).fix(
             "if the gateway runs in a container, give it a /proc without masks: docker run --security-opt \
              systempaths=unconfined --security-opt seccomp=unconfined --security-opt apparmor=unconfined",
         ),
     }
+}
+
+/// Starts one command in what each provider's commands would be in.
+fn try_isolation(config: &Config) -> Result<(), String> {
+    // What commands see of the system is put together there, and a check leaves nothing behind.
+    let folder = tempfile::tempdir().map_err(|error| format!("there is no room for a trial: {error}"))?;
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| format!("no trial can be started: {error}"))?;
+    for (name, provider) in &config.providers {
+        let Some(process) = provider.grants.process.as_ref().filter(|one| one.isolation == Isolation::Namespace) else {
+            continue;
+        };
+        let grant = ProcessGrant {
+            network: process.network,
+            system_paths: process.system_paths.clone(),
+            ..ProcessGrant::default()
+        };
+        let policy = Arc::new(EnvPolicy::default());
+        let processes = Processes::new(name.clone(), grant, policy, folder.path().to_owned());
+        let tried = runtime.block_on(async { tokio::time::timeout(DEADLINE / 2, processes.check_isolation()).await });
+        match tried {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => return Err(format!("for provider {name}: {}", error.message())),
+            Err(_) => {
+                return Err(format!("for provider {name}: bwrap did not end within {} s", (DEADLINE / 2).as_secs()));
+            }
+        }
+    }
+    Ok(())
 }
 
 #[cfg(test)]
@@ -144,6 +168,20 @@ mod tests {
         assert_eq!(user_namespaces(&config).status, Status::Skip);
         assert_eq!(isolation(&config).status, Status::Skip);
         assert_ne!(bubblewrap(&config).status, Status::Fail);
+    }
+
+    #[test]
+    fn isolation_is_tried_as_commands_have_it() {
+        assert_eq!(isolation(&Config::default()).status, Status::Ok);
+        // In commands' small /etc there is no place for another file: only a trial of this very configuration fails.
+        let own = ["/etc/hostname", "/etc/fstab", "/etc/login.defs"].into_iter().find(|file| fs::exists(file).unwrap());
+        let mut config = Config::default();
+        for provider in config.providers.values_mut() {
+            provider.grants.process.as_mut().unwrap().system_paths = vec![own.unwrap().into()];
+        }
+        let check = isolation(&config);
+        assert_eq!(check.status, Status::Fail, "{check:?}");
+        assert!(check.detail.contains("provider local") && check.detail.contains("/etc"), "{check:?}");
     }
 
     #[test]

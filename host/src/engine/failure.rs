@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering;
 
 use wasmtime::Trap;
 
-use super::limits::CpuSpent;
+use super::limits::{CpuSpent, out_of_memory};
 use super::state::CallState;
 use super::streams::SourceBroke;
 use crate::error::{Code, Error};
@@ -29,6 +29,17 @@ impl Blame {
         if let Some(spent) = error.downcast_ref::<CpuSpent>() {
             return Error::new(Code::GuestCpu, format!("{begin}: {spent}"))
                 .hint("it computes without end, or engine.cpu_ms is too low for it");
+        }
+        if state.limiter.starved || out_of_memory(error) {
+            return Error::new(
+                Code::Busy,
+                format!("the gateway has no memory or address space left for {operation} of provider {provider}"),
+            )
+            .hint(
+                "this is not the provider's fault: raise the limit on address space (ulimit -v, systemd LimitAS=), or lower \
+                 engine.max_instances; try again when other calls have ended",
+            )
+            .retry_after_ms(1000);
         }
         if state.refused_memory().load(Ordering::Relaxed) {
             let limit = state.limiter.memory >> 20;

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use rustix::io::Errno;
 use wasmtime::{ResourceLimiter, Store, UpdateDeadline};
 
 /// How often running guests are interrupted to look at their limits. Short enough that a guest that computes does not
@@ -118,11 +119,13 @@ pub(super) struct Limiter {
     pub(super) memory: usize,
     pub(super) table_elements: usize,
     refused: Arc<AtomicBool>,
+    /// The machine had no room for growth that was within the limits.
+    pub(super) starved: bool,
 }
 
 impl Limiter {
     pub(super) fn new(memory: usize, table_elements: usize) -> Self {
-        Self { memory, table_elements, refused: Arc::default() }
+        Self { memory, table_elements, refused: Arc::default(), starved: false }
     }
 
     /// Whether growth was refused.
@@ -131,8 +134,9 @@ impl Limiter {
     }
 
     /// Another call begins: what an earlier one was refused says nothing about it.
-    pub(super) fn forget(&self) {
+    pub(super) fn forget(&mut self) {
         self.refused.store(false, Ordering::Relaxed);
+        self.starved = false;
     }
 
     fn allow(&self, desired: usize, limit: usize) -> bool {
@@ -149,9 +153,27 @@ impl ResourceLimiter for Limiter {
         Ok(self.allow(desired, self.memory))
     }
 
+    fn memory_grow_failed(&mut self, error: wasmtime::Error) -> wasmtime::Result<()> {
+        self.starved |= out_of_memory(&error);
+        Ok(())
+    }
+
     fn table_growing(&mut self, _: usize, desired: usize, _: Option<usize>) -> wasmtime::Result<bool> {
         Ok(self.allow(desired, self.table_elements))
     }
+
+    fn table_grow_failed(&mut self, error: wasmtime::Error) -> wasmtime::Result<()> {
+        self.starved |= out_of_memory(&error);
+        Ok(())
+    }
+}
+
+/// Whether something failed since the kernel gives this process no more memory or address space.
+pub(super) fn out_of_memory(error: &wasmtime::Error) -> bool {
+    let system = error.downcast_ref::<std::io::Error>();
+    error.downcast_ref::<Errno>() == Some(&Errno::NOMEM)
+        || system.is_some_and(|error| error.raw_os_error() == Some(Errno::NOMEM.raw_os_error()))
+        || error.is::<wasmtime::error::OutOfMemory>()
 }
 
 #[cfg(test)]

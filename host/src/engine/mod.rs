@@ -5,6 +5,7 @@
 
 mod bindings;
 mod cache;
+mod calls;
 mod component;
 mod convert;
 mod deadline;
@@ -15,9 +16,11 @@ mod inventory;
 mod limits;
 mod provider;
 mod runtime;
+mod session;
 mod sizes;
 mod state;
 mod streams;
+mod tails;
 
 pub use component::{Ask, Interfaces, ask};
 pub use convert::{Description, Features, IdScheme};

@@ -312,52 +312,6 @@ pub(super) fn bytes_from_guest<S: wasmtime::AsContextMut>(
     Ok(FromGuest::Made(receiver, Tail { closed: vec![closed], last_word }))
 }
 
-/// Takes a guest's events into a channel.
-struct EventConsumer {
-    sender: PollSender<Event>,
-    deadline: Arc<Deadline>,
-}
-
-impl<D> StreamConsumer<D> for EventConsumer {
-    type Item = wit::Event;
-
-    fn poll_consume(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        store: StoreContextMut<'_, D>,
-        mut source: Source<'_, wit::Event>,
-        finish: bool,
-    ) -> Poll<wasmtime::Result<StreamResult>> {
-        match self.sender.poll_reserve(cx) {
-            Poll::Ready(Ok(())) => {}
-            Poll::Ready(Err(_)) => return Poll::Ready(Ok(StreamResult::Dropped)),
-            Poll::Pending if finish => return Poll::Ready(Ok(StreamResult::Cancelled)),
-            Poll::Pending => return Poll::Pending,
-        }
-        let mut event = None;
-        source.read(store, &mut event)?;
-        let Some(event) = event else {
-            self.sender.abort_send();
-            return Poll::Ready(Ok(StreamResult::Completed));
-        };
-        self.deadline.touch();
-        let event = match event {
-            // The channel's bound counts events, so each must be bounded itself.
-            wit::Event::Stdout(bytes) | wit::Event::Stderr(bytes) if bytes.len() > CHUNK_SIZE => Event::Failed(
-                Error::new(Code::GuestProtocol, format!("the provider sent an output event of {} bytes", bytes.len()))
-                    .hint(format!("a provider must split output into pieces of at most {CHUNK_SIZE} bytes")),
-            ),
-            event => Event::from(event),
-        };
-        let last = matches!(event, Event::Exited(_) | Event::Failed(_));
-        Poll::Ready(Ok(match self.sender.send_item(event) {
-            Ok(()) if !last => StreamResult::Completed,
-            // Nothing may come after the end, so nothing more is read.
-            Ok(()) | Err(_) => StreamResult::Dropped,
-        }))
-    }
-}
-
 /// Takes a guest's event stream.
 pub(super) fn events_from_guest<S: wasmtime::AsContextMut>(
     mut store: S,
@@ -371,9 +325,28 @@ pub(super) fn events_from_guest<S: wasmtime::AsContextMut>(
     let (sender, receiver) = mpsc::channel(STREAM_DEPTH);
     let (closed_sender, closed) = oneshot::channel();
     let last_word = LastWord::Events(sender.clone());
-    let consumer = EventConsumer { sender: PollSender::new(sender), deadline: Arc::clone(deadline) };
+    let deadline = Arc::clone(deadline);
+    let take = move |event| {
+        deadline.touch();
+        let event = bounded(event);
+        // Nothing may come after the end, so nothing more is read.
+        let last = matches!(event, Event::Exited(_) | Event::Failed(_));
+        (event, last)
+    };
+    let consumer = ItemConsumer { sender: PollSender::new(sender), take, made: PhantomData };
     stream.pipe(&mut store, Closing { consumer, _closed: closed_sender })?;
     Ok(FromGuest::Made(receiver, Tail { closed: vec![closed], last_word }))
+}
+
+/// A guest's event. The channel's bound counts events, so each must be bounded itself.
+fn bounded(event: wit::Event) -> Event {
+    match event {
+        wit::Event::Stdout(bytes) | wit::Event::Stderr(bytes) if bytes.len() > CHUNK_SIZE => Event::Failed(
+            Error::new(Code::GuestProtocol, format!("the provider sent an output event of {} bytes", bytes.len()))
+                .hint(format!("a provider must split output into pieces of at most {CHUNK_SIZE} bytes")),
+        ),
+        event => Event::from(event),
+    }
 }
 
 /// Takes a guest's stream of small items, such as signals; with it, for one that the guest makes, when it is closed.
@@ -392,21 +365,25 @@ where
     };
     let (sender, receiver) = mpsc::channel(STREAM_DEPTH);
     let (closed_sender, closed) = oneshot::channel();
-    let consumer = ChannelConsumer { sender: PollSender::new(sender), made: PhantomData };
+    let take = |item| (T::from(item), false);
+    let consumer = ItemConsumer { sender: PollSender::new(sender), take, made: PhantomData };
     stream.pipe(&mut store, Closing { consumer, _closed: closed_sender })?;
     Ok((receiver, Some(closed)))
 }
 
-/// Takes a guest's items into a channel.
-struct ChannelConsumer<T, W> {
+/// Takes a guest's items into a channel, one by one. `take` makes the channel's item of the guest's, and says whether it
+/// is the last that is wanted.
+struct ItemConsumer<T, W, F> {
     sender: PollSender<T>,
+    take: F,
     made: PhantomData<fn() -> W>,
 }
 
-impl<D, T, W> StreamConsumer<D> for ChannelConsumer<T, W>
+impl<D, T, W, F> StreamConsumer<D> for ItemConsumer<T, W, F>
 where
-    T: From<W> + Send + 'static,
+    T: Send + 'static,
     W: Lift + Send + Sync + 'static,
+    F: FnMut(W) -> (T, bool) + Send + Unpin + 'static,
 {
     type Item = W;
 
@@ -429,9 +406,10 @@ where
             self.sender.abort_send();
             return Poll::Ready(Ok(StreamResult::Completed));
         };
-        Poll::Ready(Ok(match self.sender.send_item(T::from(item)) {
-            Ok(()) => StreamResult::Completed,
-            Err(_) => StreamResult::Dropped,
+        let (item, last) = (self.take)(item);
+        Poll::Ready(Ok(match self.sender.send_item(item) {
+            Ok(()) if !last => StreamResult::Completed,
+            Ok(()) | Err(_) => StreamResult::Dropped,
         }))
     }
 }

@@ -81,9 +81,10 @@ async fn no_place_is_lost_however_a_call_ends() {
                 tokio::task::yield_now().await;
             }
         }
-        for (command, code) in [("spin", Code::GuestCpu), ("wait", Code::Timeout)] {
-            assert_eq!(bench.exec(command).await.unwrap_err().code(), code);
-        }
+        // On a busy machine the clock may be faster than the guest.
+        let code = bench.exec("spin").await.unwrap_err().code();
+        assert!(matches!(code, Code::GuestCpu | Code::Timeout), "{code:?}");
+        assert_eq!(bench.exec("wait").await.unwrap_err().code(), Code::Timeout);
         let events = drain(bench.exec("spin-midway").await.unwrap()).await;
         assert!(matches!(events.last(), Some(Event::Failed(_))));
         bench.still_works().await;

@@ -3,9 +3,10 @@
 use std::path::Path;
 use std::process::Command;
 
-use rustix::process::{Resource, Rlimit, setrlimit};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use sandgate::Gateway;
 use sandgate::engine::{EngineOptions, Pooling, Runtime};
+use sandgate::error::Code;
 use sandgate::ids::Scope;
 use sandgate::values::{Event, ExecRequest};
 
@@ -73,6 +74,32 @@ async fn small_address_space() {
     bench.still_works().await;
     let error = Runtime::new(EngineOptions { pooling: Pooling::On, ..many }).unwrap_err();
     assert!(error.to_string().contains("engine.pooling = \"off\""), "{error}");
+}
+
+#[test]
+fn an_instance_without_address_space_is_not_the_providers_fault() {
+    alone("exhausted_address_space");
+}
+
+/// What this process has mapped, in bytes.
+fn mapped() -> u64 {
+    let text = std::fs::read_to_string("/proc/self/statm").unwrap();
+    text.split(' ').next().unwrap().parse::<u64>().unwrap() * rustix::param::page_size() as u64
+}
+
+#[tokio::test]
+#[ignore = "run by an_instance_without_address_space_is_not_the_providers_fault"]
+async fn exhausted_address_space() {
+    // Each call maps a memory of its own, with 4 GiB of address space, and none is kept for the next.
+    let bench = Bench::hostile(EngineOptions { pooling: Pooling::Off, idle_instances: 0, ..options() }).await;
+    bench.still_works().await;
+    let before = getrlimit(Resource::As);
+    setrlimit(Resource::As, Rlimit { current: Some(mapped() + (256 << 20)), maximum: before.maximum }).unwrap();
+    let error = bench.exec("pass:true").await.unwrap_err();
+    setrlimit(Resource::As, before).unwrap();
+    assert_eq!(error.code(), Code::Busy, "{error}");
+    assert!(error.to_string().contains("ulimit -v") && error.retry_after().is_some(), "{error}");
+    bench.still_works().await;
 }
 
 #[test]

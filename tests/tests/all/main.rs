@@ -18,3 +18,4 @@ mod simulation;
 mod skills;
 mod translation;
 mod unconfined;
+mod volume;

@@ -8,9 +8,11 @@ use std::process::Stdio;
 
 use sha2::{Digest, Sha256};
 
+use super::cgroup::Cgroup;
 use super::grant::ProcessGrant;
 use super::programs::find_on;
 use super::seccomp;
+use super::start::{FILTER, MARK, Mark, into_namespace};
 use crate::error::{Error, Result};
 use crate::mounts::{Access, MountTable, VirtualPath};
 
@@ -76,12 +78,6 @@ const PROC_READ_ONLY: [&str; 13] = [
 /// What tells of the host's keys and memory.
 const PROC_HIDDEN: [&str; 6] = ["keys", "key-users", "kcore", "kmsg", "kallsyms", "timer_list"];
 
-/// The descriptor with which bubblewrap gets the seccomp filter.
-const FILTER: &str = "9";
-
-/// Opens the filter and becomes bubblewrap: the filter's file, then the whole command line.
-const WITH_FILTER: &str = "exec 9< \"$0\" && exec \"$@\"";
-
 /// Memory that a `/tmp` may take which is not a mount of the sandbox's own.
 const TMP_SIZE: &str = "268435456";
 
@@ -93,9 +89,11 @@ pub(super) const USER: &str = "sandbox";
 /// What is the same for all commands of a grant.
 #[derive(Debug)]
 pub(super) struct Bubblewrap {
-    /// The shell that opens the seccomp filter and becomes bubblewrap.
+    /// The shell that becomes bubblewrap.
     shell: PathBuf,
-    /// Its words, and bubblewrap's up to the mounts of a sandbox.
+    /// What commands can't ask of the kernel.
+    filter: PathBuf,
+    /// Bubblewrap's words, up to the mounts of a sandbox.
     before: Vec<OsString>,
     system_paths: Vec<PathBuf>,
 }
@@ -119,14 +117,15 @@ impl Bubblewrap {
             .await
             .map_err(|error| Error::internal(format!("preparing what sandboxes see failed: {error}")))?
             .map_err(|error: std::io::Error| unavailable(&format!("what sandboxes see can't be prepared: {error}")))?;
-        let mut before: Vec<OsString> = vec!["-c".into(), WITH_FILTER.into(), filter.into(), bwrap.into()];
-        before.extend(["--seccomp".into(), FILTER.into()]);
+        let mut before: Vec<OsString> = vec![bwrap.into()];
+        before.extend(["--seccomp", FILTER, "--json-status-fd", MARK].map(OsString::from));
         before.extend(options(grant, &help.text, &etc));
-        let wrapper = Self { shell, before, system_paths: grant.system_paths.clone() };
-        let mut trial = wrapper.before.clone();
+        let wrapper = Self { shell, filter, before, system_paths: grant.system_paths.clone() };
+        let mark = Mark::new(true).map_err(|error| unavailable(&format!("there is no memory for it: {error}")))?;
+        let mut trial = wrapper.words(&mark, None);
         trial.extend(["--".into(), "/usr/bin/env".into(), "true".into()]);
         let trial = output(&wrapper.shell, &trial).await?;
-        if !trial.success {
+        if !trial.success || !mark.started() {
             let said = trial.text.lines().next().unwrap_or("it said nothing").to_owned();
             return Err(unavailable(&format!("bubblewrap can't make a sandbox on this machine: {said}")).hint(
                 "allow user namespaces (sysctl user.max_user_namespaces, kernel.unprivileged_userns_clone, \
@@ -152,9 +151,19 @@ impl Bubblewrap {
         seen(path) && path.canonicalize().is_ok_and(|real| seen(&real))
     }
 
+    fn words(&self, mark: &Mark, cgroup: Option<&Cgroup>) -> Vec<OsString> {
+        into_namespace(&self.filter, mark, cgroup).into_iter().chain(self.before.iter().cloned()).collect()
+    }
+
     /// All options for a command of this sandbox, up to the program. Nothing of its environment is in them.
-    pub(super) fn options(&self, mounts: &MountTable, cwd: &VirtualPath) -> Vec<OsString> {
-        let mut options = self.before.clone();
+    pub(super) fn options(
+        &self,
+        mounts: &MountTable,
+        cwd: &VirtualPath,
+        mark: &Mark,
+        cgroup: Option<&Cgroup>,
+    ) -> Vec<OsString> {
+        let mut options = self.words(mark, cgroup);
         // The table has the deepest first; here a mount must come after those that it lies in.
         for mount in mounts.mounts().iter().rev() {
             options.push(match mount.access {

@@ -25,15 +25,20 @@ pub enum Isolation {
     None,
 }
 
-/// Limits that the kernel enforces. All are per process, except where said; none: the gateway's own limit.
+/// Limits that the kernel enforces; none: the gateway's own limit. Those on memory and processes are of one command with
+/// all its processes where the gateway may make control groups of version 2: below its own, if that was delegated to it,
+/// and as root also below the root. Elsewhere the kernel's older limits have to do, and all others always are: per process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct ResourceLimits {
-    /// Address space of each process, in MiB. More fails in the program (malloc gives nothing).
+    /// Memory, in MiB. In a control group: what all processes of the command use together, with the files that they
+    /// write to a `/tmp` in memory; at the limit the kernel kills one of them, and standard error says so. Else: address
+    /// space of each process, where more fails in the program (malloc gives nothing).
     pub memory_mib: Option<u64>,
     /// CPU time of each process, in seconds; then it is killed.
     pub cpu_seconds: Option<u64>,
-    /// Processes and threads. With isolation `namespace`: of one command; with `none`: of the gateway's user together.
-    /// The kernel does not count those of root, so a gateway that runs as root refuses to start commands with this limit.
+    /// Processes and threads. In a control group: of the command. Else, with isolation `namespace`: of the command as well;
+    /// with `none`: of the gateway's user together. Without control groups the kernel does not count those of root, so a
+    /// gateway that runs as root then refuses to start commands with this limit.
     pub processes: Option<u64>,
     /// Size of each file that is written, in MiB; a write beyond it ends the process with SIGXFSZ.
     pub file_size_mib: Option<u64>,

@@ -15,6 +15,7 @@ use rustix::process::{
 };
 use tokio::process::Child;
 
+use super::cgroup::Cgroup;
 use super::leash::{Leash, Target};
 use super::members::first_process;
 use crate::error::{Code, Error, Result};
@@ -47,6 +48,8 @@ struct Sandbox {
 struct Entry {
     id: Pid,
     first: Option<Arc<First>>,
+    /// All of its processes are in it, also those that left the group.
+    cgroup: Option<Cgroup>,
     /// The leader has not been waited for, so that its number is its own. Changes under the lock, together with that.
     led: bool,
 }
@@ -54,6 +57,9 @@ struct Entry {
 impl Entry {
     fn signal(&self, signal: Signal) {
         if signal == Signal::KILL {
+            if let Some(cgroup) = &self.cgroup {
+                cgroup.kill();
+            }
             if let Some(first) = &self.first {
                 // All others of its namespace die with it.
                 first.kill();
@@ -80,7 +86,9 @@ impl Entry {
         }
         // Where the gateway is process 1 (a container without an init), orphans become its children.
         while let Ok(Some(_)) = waitpgid(self.id, WaitOptions::NOHANG) {}
-        test_kill_process_group(self.id) == Err(Errno::SRCH) && self.first.as_ref().is_none_or(|first| first.is_dead())
+        test_kill_process_group(self.id) == Err(Errno::SRCH)
+            && self.first.as_ref().is_none_or(|first| first.is_dead())
+            && self.cgroup.as_ref().is_none_or(Cgroup::is_empty)
     }
 }
 
@@ -168,12 +176,12 @@ impl Sandbox {
 
 impl Place {
     /// Takes over a group that was just started, in this place. If it can't be leashed it is killed.
-    pub(super) fn take(mut self, id: Pid) -> Result<Group> {
+    pub(super) fn take(mut self, id: Pid, cgroup: Option<Cgroup>) -> Result<Group> {
         {
             let mut sandboxes = self.groups.sandboxes.lock();
             let sandbox = sandboxes.entry(self.sandbox.clone()).or_default();
             sandbox.reserved = sandbox.reserved.saturating_sub(1);
-            sandbox.groups.push(Entry { id, first: None, led: true });
+            sandbox.groups.push(Entry { id, first: None, cgroup, led: true });
             self.taken = true;
         }
         let (sandbox, groups) = (self.sandbox.clone(), Arc::clone(&self.groups));
@@ -233,6 +241,11 @@ impl Group {
         .await;
         Leash::of_this_process().remove(Target::Process(self.id));
         ended
+    }
+
+    /// The limit on memory, in MiB, if the kernel has killed a process of the group for that.
+    pub(super) fn killed_for_memory(&self) -> Option<u64> {
+        self.with_entry(|entry| entry.cgroup.as_ref()?.killed_for_memory()).flatten()
     }
 
     /// Remembers the first process of the command's namespace, once it is there. True: it is known.

@@ -45,7 +45,7 @@ fn exe(pid: Pid) -> PathBuf {
     format!("/proc/{}/exe", pid.as_raw_nonzero()).into()
 }
 
-fn parent_and_group(pid: Pid) -> Option<(Pid, Pid)> {
+pub(super) fn parent_and_group(pid: Pid) -> Option<(Pid, Pid)> {
     let stat = fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_nonzero())).ok()?;
     // The name, in parentheses, may hold anything. After it: state, parent, group.
     let mut fields = stat.rsplit_once(')')?.1.split_whitespace().skip(1).map(|field| field.parse().ok());

@@ -2,15 +2,18 @@
 //! their exact end.
 
 mod bwrap;
+mod cgroup;
 mod grant;
 mod groups;
 mod headtail;
 mod leash;
+mod limits;
 mod members;
 mod output;
 mod programs;
 mod seccomp;
 mod spawn;
+mod start;
 mod supervise;
 #[cfg(test)]
 mod tests;

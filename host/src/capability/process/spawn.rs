@@ -15,12 +15,15 @@ use tokio::sync::{OnceCell, mpsc};
 use tracing::Instrument;
 
 use super::bwrap::{Bubblewrap, USER};
-use super::grant::{Isolation, ProcessGrant, ResourceLimits, SpawnRequest};
+use super::cgroup::Cgroup;
+use super::grant::{Isolation, ProcessGrant, SpawnRequest};
 use super::groups::Groups;
 use super::headtail::HeadTail;
 use super::leash::Leash;
+use super::limits::Limits;
 use super::output::Output;
 use super::programs::{DEFAULT_PATH, find_on};
+use super::start::{Mark, into_group};
 use super::supervise::Running;
 use crate::capability::workspace::check_enterable;
 use crate::env_policy::EnvPolicy;
@@ -56,6 +59,7 @@ pub struct Processes {
     runtime_dir: PathBuf,
     bubblewrap: OnceCell<Bubblewrap>,
     groups: Arc<Groups>,
+    limits: Limits,
 }
 
 impl std::fmt::Debug for Processes {
@@ -79,6 +83,7 @@ impl Processes {
     /// of parts of `/etc` for sandboxes is kept there.
     pub fn new(provider: ProviderName, grant: ProcessGrant, policy: Arc<EnvPolicy>, runtime_dir: PathBuf) -> Self {
         Self {
+            limits: Limits::new(provider.clone(), grant.limits),
             provider,
             grant,
             policy,
@@ -96,6 +101,13 @@ impl Processes {
         self
     }
 
+    /// Puts every command into a control group below this one, whatever its limits.
+    #[cfg(test)]
+    pub(super) fn with_cgroups(mut self, cgroups: Arc<super::cgroup::Cgroups>) -> Self {
+        self.limits.always_in(cgroups);
+        self
+    }
+
     /// Whether this grant's isolation can be had on this machine: `unavailable` with the reason if not. The first
     /// command asks the same.
     pub async fn check_isolation(&self) -> Result<()> {
@@ -108,7 +120,9 @@ impl Processes {
     /// Starts a program in its own process group. Without `stdin` it reads end of file at once.
     ///
     /// The stream's last event is `Exited`, when the program itself has ended and all that it wrote was delivered, or
-    /// `Failed`. What it left in the background lives on until [`end_sandbox`](Self::end_sandbox), or until this gateway
+    /// `Failed`; `Failed` with `unavailable` if the program was never started, which shows only when its isolation is
+    /// being set up. If the kernel killed a process at the limit on memory, a last line on standard error says so; the
+    /// exit status stays what it is (137 where it was the command itself). What it left in the background lives on until [`end_sandbox`](Self::end_sandbox), or until this gateway
     /// ends in whatever way. Dropping the stream before its last event kills the whole group.
     ///
     /// # Errors
@@ -134,8 +148,11 @@ impl Processes {
         // middle of a secret, and half of one is not recognised any more.
         let redactor = if limit.is_some() { Redactor::new(request.env.values()) } else { Redactor::default() };
         let program = request.program.clone();
-        let (mut command, translator) = self.command(mounts, request).await?;
         let failed = |error: std::io::Error| start_error(&program, &error);
+        let namespace = self.grant.isolation == Isolation::Namespace;
+        let cgroup = self.limits.cgroup(namespace)?;
+        let mark = if namespace || cgroup.is_some() { Some(Mark::new(namespace).map_err(failed)?) } else { None };
+        let (mut command, translator) = self.command(mounts, request, mark.as_ref(), cgroup.as_ref()).await?;
         let (stdout, stdout_end) = pipe_with(PipeFlags::CLOEXEC).map_err(|error| failed(error.into()))?;
         let (stderr, stderr_end) = pipe_with(PipeFlags::CLOEXEC).map_err(|error| failed(error.into()))?;
         command.stdout(Stdio::from(stdout_end)).stderr(Stdio::from(stderr_end));
@@ -156,11 +173,10 @@ impl Processes {
         drop(command);
         let pid = child.id().and_then(|id| Pid::from_raw(i32::try_from(id).ok()?));
         let Some(pid) = pid else { return Err(Error::internal("a command that was just started has no number")) };
-        let group = place.take(pid)?;
+        let group = place.take(pid, cgroup)?;
 
         let (events, receiver) = mpsc::channel(STREAM_DEPTH);
-        let namespace = self.grant.isolation == Isolation::Namespace;
-        let running = Running { child, group, output, events, stdin, signals, timeout, limit, namespace };
+        let running = Running { child, group, output, events, stdin, signals, timeout, limit, namespace, mark };
         let span = tracing::debug_span!("command", provider = %self.provider, %sandbox, %program);
         tokio::spawn(running.supervise().instrument(span));
         Ok(receiver)
@@ -186,7 +202,13 @@ impl Processes {
     }
 
     /// The command line, environment and directory; with isolation `none` also what translates its output.
-    async fn command(&self, mounts: &MountTable, request: SpawnRequest) -> Result<(Command, Option<Translator>)> {
+    async fn command(
+        &self,
+        mounts: &MountTable,
+        request: SpawnRequest,
+        mark: Option<&Mark>,
+        cgroup: Option<&Cgroup>,
+    ) -> Result<(Command, Option<Translator>)> {
         let mut env = self.inherited();
         let path = search_path(&env);
         env.insert("PATH".into(), path.clone().into());
@@ -198,11 +220,12 @@ impl Processes {
         }
         let (host_cwd, translator) = match self.grant.isolation {
             Isolation::Namespace => {
+                let Some(mark) = mark else { return Err(Error::internal("a command in a namespace has no mark")) };
                 let wrapper = self.bubblewrap(&path).await?;
                 check_namespace_cwd(wrapper, mounts, &cwd)?;
                 words.push(wrapper.program().into());
-                words.extend(wrapper.options(mounts, &cwd));
-                self.push_limits(&mut words, &path, |file| wrapper.shows(file))?;
+                words.extend(wrapper.options(mounts, &cwd, mark, cgroup));
+                self.limits.push(&mut words, cgroup, || helper(&path, "prlimit", |file| wrapper.shows(file)))?;
                 words.push(self.program(&path, &request.program, |file| wrapper.shows(file))?.into());
                 words.extend(request.args.into_iter().map(OsString::from));
                 env.retain(|name, _| {
@@ -215,7 +238,10 @@ impl Processes {
             }
             Isolation::None => {
                 let translator = Translator::new(mounts);
-                self.push_limits(&mut words, &path, |_| true)?;
+                if let (Some(mark), Some(cgroup)) = (mark, cgroup) {
+                    words.extend(into_group(mark, cgroup));
+                }
+                self.limits.push(&mut words, cgroup, || helper(&path, "prlimit", |_| true))?;
                 words.push(self.program(&path, &request.program, |_| true)?.into());
                 words.extend(request.args.iter().map(|arg| OsString::from(translator.forward(arg))));
                 (host_directory(mounts, &cwd)?, Some(translator))
@@ -248,37 +274,6 @@ impl Processes {
             Error::not_found(format!("program {name:?} is not installed on the gateway's machine"))
                 .hint("install it in a directory of the gateway's PATH")
         })
-    }
-
-    /// The prefix that sets the kernel's limits: inside of a namespace, so that bubblewrap is not counted.
-    fn push_limits(&self, words: &mut Vec<OsString>, path: &str, visible: impl Fn(&Path) -> bool) -> Result<()> {
-        let limits = &self.grant.limits;
-        if *limits == ResourceLimits::default() {
-            return Ok(());
-        }
-        if limits.processes.is_some() && rustix::process::geteuid().is_root() {
-            return Err(Error::unavailable("the limit on processes can't be had while the gateway runs as root").hint(
-                format!(
-                    "run the gateway as another user, or remove providers.{}.grants.process.limits.processes",
-                    self.provider
-                ),
-            ));
-        }
-        words.push(helper(path, "prlimit", visible)?.into());
-        let mib = |value: Option<u64>| value.map(|value| value.saturating_mul(1 << 20));
-        for (name, value) in [
-            ("as", mib(limits.memory_mib)),
-            ("cpu", limits.cpu_seconds),
-            ("nproc", limits.processes),
-            ("fsize", mib(limits.file_size_mib)),
-            ("nofile", limits.open_files),
-        ] {
-            if let Some(value) = value {
-                words.push(format!("--{name}={value}").into());
-            }
-        }
-        words.push("--".into());
-        Ok(())
     }
 }
 

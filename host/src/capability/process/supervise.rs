@@ -18,6 +18,7 @@ use super::groups::Group;
 use super::headtail::HeadTail;
 use super::members::signal_command;
 use super::output::Output;
+use super::start::Mark;
 use crate::error::{Code, Error, Result};
 use crate::values::{ByteStream, Event, ExitStatus, Signal, SignalStream};
 
@@ -48,6 +49,8 @@ pub(super) struct Running {
     pub(super) limit: Option<HeadTail>,
     /// Its leader is bubblewrap.
     pub(super) namespace: bool,
+    /// Where those that start it say that they did. None: the program was started directly.
+    pub(super) mark: Option<Mark>,
 }
 
 /// Why the watching ended.
@@ -64,12 +67,21 @@ impl Running {
     pub(super) async fn supervise(mut self) {
         let end = self.watch().await;
         // Dropped the other way round: the group before the child.
-        let Self { mut child, mut group, mut output, events, mut limit, .. } = self;
+        let Self { mut child, mut group, mut output, events, mut limit, mark, .. } = self;
         let failed = match end {
             End::Exited(status) => {
-                let last = Event::Exited(exit_status(status));
+                // What ended by a signal was killed, whoever it was then.
+                let last = match mark {
+                    Some(mark) if status.code().is_some() && !mark.started() => Event::Failed(never_started()),
+                    _ => Event::Exited(exit_status(status)),
+                };
+                let mut rest = output.rest();
+                if let Some(mib) = group.killed_for_memory() {
+                    tracing::warn!(memory_mib = mib, "a process was killed at its command's limit on memory");
+                    rest.push_back(Event::Stderr(memory_note(mib).into()));
+                }
                 // A slow reader takes its time, while the group may end and its number become another's.
-                if group.while_doing(deliver(&events, output.rest(), limit.take(), last)).await {
+                if group.while_doing(deliver(&events, rest, limit.take(), last)).await {
                     drop(events);
                     // What it left in the background goes on, and may write.
                     group.leave_rest(output.discard()).await;
@@ -96,7 +108,7 @@ impl Running {
     }
 
     async fn watch(&mut self) -> End {
-        let Self { child, group, output, events, stdin, signals, timeout, limit, namespace } = self;
+        let Self { child, group, output, events, stdin, signals, timeout, limit, namespace, mark: _ } = self;
         let deadline = timeout.and_then(|timeout| Some((Instant::now().checked_add(timeout)?, timeout)));
         let mut alarm = pin!(async {
             match deadline {
@@ -216,6 +228,16 @@ fn send_waiting(group: &Group, namespace: bool, waiting: &mut VecDeque<Signal>) 
         }
         waiting.pop_front();
     }
+}
+
+fn never_started() -> Error {
+    Error::unavailable("the command was never started: its isolation or its control group could not be set up")
+        .hint("the reason is in its error output; nothing of it has run, so that it may be tried again")
+}
+
+/// The end alone (137) does not tell a command that took too much from one that somebody killed.
+fn memory_note(mib: u64) -> String {
+    format!("sandgate: the kernel killed a process of this command at its limit of {mib} MiB of memory\n")
 }
 
 /// In the namespace profile the code is what bubblewrap reports: the command's own, or 128 + N if signal N ended it. The

@@ -84,7 +84,7 @@ impl Kit {
         Self::build(grant, |processes| processes)
     }
 
-    fn build(grant: ProcessGrant, change: impl FnOnce(Processes) -> Processes) -> Self {
+    pub(super) fn build(grant: ProcessGrant, change: impl FnOnce(Processes) -> Processes) -> Self {
         let dir = tempfile::tempdir().unwrap();
         for name in ["workspace", "skills", "runtime"] {
             std::fs::create_dir(dir.path().join(name)).unwrap();
