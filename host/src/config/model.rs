@@ -133,7 +133,8 @@ pub struct EngineConfig {
     #[schemars(range(min = 10, max = 600_000))]
     pub cpu_ms: u64,
 
-    /// How long a call may take that is not a running command, in seconds: 1 to 3600.
+    /// How long a call may take that is not a running command, in seconds: 1 to 3600. Making and stopping a sandbox may take
+    /// longer: see the provider's `lifecycle`.
     /// Default: 120.
     ///
     /// Example: `call_timeout_seconds = 60`

@@ -1,9 +1,11 @@
 //! Instances: one for each call, kept for the same sandbox's next one, run until the call answers.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures::future::BoxFuture;
 use tokio::sync::OwnedSemaphorePermit;
+use tokio::time::Instant;
 use wasmtime::component::Accessor;
 use wasmtime::{PoolConcurrencyLimitError, Store};
 
@@ -121,6 +123,15 @@ impl Provider {
         }
     }
 
+    /// How long a call may be silent. A backend may pull an image to make a sandbox, and wait for processes to stop one.
+    fn time_for(&self, operation: &str) -> Duration {
+        let any = self.runtime.options().call_timeout;
+        match operation {
+            "create" | "destroy" => any.max(self.granted.slow_call_timeout),
+            _ => any,
+        }
+    }
+
     /// Runs one call until it answers, under all its limits.
     pub(super) async fn run<T, F>(
         &self,
@@ -135,12 +146,23 @@ impl Provider {
         let mut session = self.session(blame.operation, target).await?;
         let (meter, deadline) = (Arc::clone(&session.store.data().meter), Arc::clone(&session.store.data().deadline));
         let exports = &session.exports;
+        let limit = self.time_for(blame.operation);
+        let due = async {
+            let until = Instant::now() + limit;
+            loop {
+                deadline.expired().await;
+                if Instant::now() >= until {
+                    return;
+                }
+                deadline.moved();
+            }
+        };
         let running =
             Metered::new(meter, session.store.run_concurrent(async move |accessor| call(accessor, exports).await));
         let answered = tokio::select! {
             biased;
             answered = running => answered,
-            () = deadline.expired() => return Err(blame.timeout(deadline.limit())),
+            () = due => return Err(blame.timeout(limit)),
         };
         match answered.and_then(|answer| answer) {
             Ok(answer) => Ok((answer.map_err(Error::from), session)),

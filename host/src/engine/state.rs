@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::time::Duration;
 
 use tokio::sync::oneshot;
 use wasmtime::component::{HasData, ResourceTable};
@@ -29,6 +30,8 @@ pub struct Granted {
     pub wasi: bool,
     /// The provider's settings, as JSON.
     pub settings: String,
+    /// How long making or stopping a sandbox may take, where that is longer than any other call may.
+    pub slow_call_timeout: Duration,
 }
 
 /// Whose call it is.
@@ -132,7 +135,6 @@ impl HasData for Capabilities {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
 
     use super::*;
     use crate::error::Code;
@@ -147,6 +149,7 @@ mod tests {
                 workspace,
                 wasi: false,
                 settings: String::new(),
+                slow_call_timeout: Duration::ZERO,
             };
             let meter = CpuMeter::new(Duration::from_secs(1));
             let deadline = Deadline::new(Duration::from_secs(1), Arc::clone(&meter));

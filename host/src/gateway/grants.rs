@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use super::policy::deadlines;
 use crate::capability::process::{Isolation, ProcessGrant, Processes, ResourceLimits};
 use crate::capability::workspace::Limits;
 use crate::config::{self, Config, EnvironmentConfig, ProviderConfig};
@@ -69,6 +70,7 @@ pub(super) fn granted(
     policy: &Arc<EnvPolicy>,
     state: &Path,
 ) -> Granted {
+    let deadlines = deadlines(&provider.lifecycle);
     let grants = &provider.grants;
     let processes = |grant| Processes::new(name.clone(), process_grant(grant), Arc::clone(policy), state.join("etc"));
     Granted {
@@ -77,6 +79,7 @@ pub(super) fn granted(
         workspace: grants.workspace.as_ref().map(|grant| Limits { max_write: Some(grant.max_write_bytes()) }),
         wasi: grants.wasi.is_some(),
         settings: provider.settings.expose_json(),
+        slow_call_timeout: deadlines.create.max(deadlines.stop),
     }
 }
 

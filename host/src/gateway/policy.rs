@@ -26,7 +26,7 @@ pub(super) fn lifecycle_settings(
     lease: LeaseTimes,
 ) -> Result<Settings> {
     let keys = &provider.lifecycle;
-    let (defaults, deadlines) = (Settings::default(), Deadlines::default());
+    let defaults = Settings::default();
     // What costs nothing to make needs no keeping, but what its commands left running is kept until someone else needs the place.
     let idle_timeout = if features.ephemeral { Duration::ZERO } else { defaults.idle_timeout };
     let seconds = |given: Option<u64>, default| given.map_or(default, Duration::from_secs);
@@ -35,15 +35,22 @@ pub(super) fn lifecycle_settings(
         idle_timeout: seconds(keys.idle_timeout_seconds, idle_timeout),
         check_interval: seconds(keys.check_interval_seconds, defaults.check_interval),
         capacity: capacity(keys, features.ephemeral)?,
-        deadlines: Deadlines {
-            create: seconds(keys.create_timeout_seconds, deadlines.create),
-            stop: seconds(keys.stop_timeout_seconds, deadlines.stop),
-            ..deadlines
-        },
+        deadlines: deadlines(keys),
         ..defaults
     };
     settings.check()?;
     Ok(settings)
+}
+
+/// How long each step at a backend may take.
+pub(super) fn deadlines(keys: &LifecycleConfig) -> Deadlines {
+    let defaults = Deadlines::default();
+    let seconds = |given: Option<u64>, default| given.map_or(default, Duration::from_secs);
+    Deadlines {
+        create: seconds(keys.create_timeout_seconds, defaults.create),
+        stop: seconds(keys.stop_timeout_seconds, defaults.stop),
+        ..defaults
+    }
 }
 
 fn capacity(keys: &LifecycleConfig, ephemeral: bool) -> Result<CapacityPolicy> {

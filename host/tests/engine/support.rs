@@ -70,6 +70,7 @@ pub(crate) fn granted(settings: &str) -> Granted {
         workspace: Some(Limits::default()),
         wasi: false,
         settings: settings.to_owned(),
+        slow_call_timeout: Duration::ZERO,
     }
 }
 
