@@ -56,6 +56,7 @@ pub mod env_policy;
 pub mod error;
 pub mod gateway;
 pub mod ids;
+pub mod instance;
 pub mod lifecycle;
 pub mod mounts;
 pub mod ownership;

@@ -7,12 +7,13 @@ use tokio::sync::oneshot;
 use super::bindings::lifecycle;
 use super::convert::exec_request;
 use super::failure::Blame;
-use super::provider::{InstanceRecord, Liveness, MAX_INSTANCE_RECORD, Provider};
+use super::provider::{MAX_INSTANCE_RECORD, Provider};
 use super::state::Target;
 use super::streams::{FromGuest, bytes_from_guest, bytes_to_guest, events_from_guest, to_guest};
 use super::tails::{DoneConsumer, Patience, checked_end, watch_for_errors};
 use crate::error::{Code, Error, Result};
 use crate::ids::Scope;
+use crate::instance::{InstanceRecord, Liveness};
 use crate::mounts::VirtualPath;
 use crate::rewrite::Redactor;
 use crate::values::*;
@@ -49,12 +50,12 @@ impl Provider {
             )
             .hint(format!("a provider must keep it under {MAX_INSTANCE_RECORD} bytes")));
         }
-        Ok(InstanceRecord(record))
+        Ok(InstanceRecord::new(record))
     }
 
     /// Whether it lives; an error means unknown.
     pub async fn probe(&self, target: &Target, instance: &InstanceRecord) -> Result<Liveness> {
-        let instance = instance.0.clone();
+        let instance = instance.as_bytes().to_vec();
         let liveness = self
             .simple("probe", Some(target), |accessor, exports| {
                 Box::pin(async move { exports.sandgate_provider_lifecycle().call_probe(accessor, instance).await })
@@ -68,7 +69,7 @@ impl Provider {
 
     /// Ends it, and everything that the host keeps for it.
     pub async fn destroy(&self, target: &Target, instance: &InstanceRecord) -> Result<()> {
-        let instance = instance.0.clone();
+        let instance = instance.as_bytes().to_vec();
         let destroyed = self
             .simple("destroy", Some(target), |accessor, exports| {
                 Box::pin(async move { exports.sandgate_provider_lifecycle().call_destroy(accessor, instance).await })
@@ -87,7 +88,7 @@ impl Provider {
         stdin: Option<ByteStream>,
         signals: Option<SignalStream>,
     ) -> Result<EventStream> {
-        let (blame, instance) = (self.blame("exec"), instance.0.clone());
+        let (blame, instance) = (self.blame("exec"), instance.as_bytes().to_vec());
         // An instance that has seen a secret is not used again.
         let reusable = request.env.is_empty();
         let patience = match request.timeout {
@@ -134,7 +135,7 @@ impl Provider {
         path: &VirtualPath,
         range: ReadRange,
     ) -> Result<Content> {
-        let (blame, instance, path) = (self.blame("read-file"), instance.0.clone(), path.to_string());
+        let (blame, instance, path) = (self.blame("read-file"), instance.as_bytes().to_vec(), path.to_string());
         let (answer, session) = self
             .run(&blame, Some(target), move |accessor, exports| {
                 Box::pin(async move {
@@ -185,7 +186,7 @@ impl Provider {
         data: ByteStream,
         options: WriteOptions,
     ) -> Result<u64> {
-        let (instance, path) = (instance.0.clone(), path.to_string());
+        let (instance, path) = (instance.as_bytes().to_vec(), path.to_string());
         // A stream that breaks off is an error to the host, and the guest must not take it for the end of the file.
         let (broken_sender, broken) = oneshot::channel();
         let (blame, target) = (self.blame("write-file"), Some(target));
@@ -217,7 +218,7 @@ impl Provider {
 
     /// What a path is.
     pub async fn stat(&self, target: &Target, instance: &InstanceRecord, path: &VirtualPath) -> Result<FileStat> {
-        let (instance, path) = (instance.0.clone(), path.to_string());
+        let (instance, path) = (instance.as_bytes().to_vec(), path.to_string());
         self.simple("stat", Some(target), |accessor, exports| {
             Box::pin(async move { exports.sandgate_provider_sandbox().call_stat(accessor, instance, path).await })
         })
@@ -233,7 +234,7 @@ impl Provider {
         path: &VirtualPath,
         options: ListOptions,
     ) -> Result<Listing> {
-        let (instance, path) = (instance.0.clone(), path.to_string());
+        let (instance, path) = (instance.as_bytes().to_vec(), path.to_string());
         self.simple("list-dir", Some(target), |accessor, exports| {
             Box::pin(async move {
                 let sandbox = exports.sandgate_provider_sandbox();
@@ -253,7 +254,7 @@ impl Provider {
         pattern: &str,
         options: GlobOptions,
     ) -> Result<GlobResult> {
-        let (instance, path, pattern) = (instance.0.clone(), path.to_string(), pattern.to_owned());
+        let (instance, path, pattern) = (instance.as_bytes().to_vec(), path.to_string(), pattern.to_owned());
         self.simple("glob", Some(target), |accessor, exports| {
             Box::pin(async move {
                 let sandbox = exports.sandgate_provider_sandbox();
@@ -273,7 +274,7 @@ impl Provider {
         pattern: &str,
         options: GrepOptions,
     ) -> Result<GrepResult> {
-        let (instance, path, pattern) = (instance.0.clone(), path.to_string(), pattern.to_owned());
+        let (instance, path, pattern) = (instance.as_bytes().to_vec(), path.to_string(), pattern.to_owned());
         self.simple("grep", Some(target), |accessor, exports| {
             Box::pin(async move {
                 let sandbox = exports.sandgate_provider_sandbox();
@@ -292,7 +293,7 @@ impl Provider {
         path: &VirtualPath,
         recursive: bool,
     ) -> Result<()> {
-        let (instance, path) = (instance.0.clone(), path.to_string());
+        let (instance, path) = (instance.as_bytes().to_vec(), path.to_string());
         self.simple("remove", Some(target), |accessor, exports| {
             Box::pin(async move {
                 exports.sandgate_provider_sandbox().call_remove(accessor, instance, path, recursive).await
@@ -303,7 +304,7 @@ impl Provider {
 
     /// Makes a directory and its parents.
     pub async fn make_dir(&self, target: &Target, instance: &InstanceRecord, path: &VirtualPath) -> Result<()> {
-        let (instance, path) = (instance.0.clone(), path.to_string());
+        let (instance, path) = (instance.as_bytes().to_vec(), path.to_string());
         self.simple("make-dir", Some(target), |accessor, exports| {
             Box::pin(async move { exports.sandgate_provider_sandbox().call_make_dir(accessor, instance, path).await })
         })

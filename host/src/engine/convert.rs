@@ -4,6 +4,7 @@ use bytes::Bytes;
 
 use super::bindings::{lifecycle, sandbox, types as wit};
 use crate::error::{Code, Error, Result};
+use crate::instance::IdScheme;
 use crate::mounts::VirtualPath;
 use crate::values::*;
 
@@ -234,15 +235,6 @@ pub struct Description {
     pub id_scheme: IdScheme,
     /// What it can do.
     pub features: Features,
-}
-
-/// How a provider's sandboxes are named.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum IdScheme {
-    /// By a hash of the scope.
-    Hashed,
-    /// By the scope's own words.
-    Readable,
 }
 
 /// What a provider can do; see the WIT of `features`.

@@ -3,10 +3,11 @@
 use std::time::Duration;
 
 use super::bindings::lifecycle;
-use super::provider::{InstanceRecord, Provider};
+use super::provider::Provider;
 use super::state::Target;
 use crate::error::{Code, Error, Result};
 use crate::ids::{SandboxId, Scope, ThreadId, UserId};
+use crate::instance::InstanceRecord;
 use crate::mounts::{MountTable, VirtualPath};
 
 /// The longest cursor that a provider may give, in bytes: backends' own page tokens have some hundred.
@@ -83,7 +84,7 @@ impl Provider {
 
     /// Pushes the backend's own end of a sandbox out to so long from now.
     pub async fn extend(&self, target: &Target, instance: &InstanceRecord, timeout: Duration) -> Result<()> {
-        let instance = instance.0.clone();
+        let instance = instance.as_bytes().to_vec();
         let timeout = u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX);
         self.simple("extend", Some(target), |accessor, exports| {
             Box::pin(

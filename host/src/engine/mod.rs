@@ -22,10 +22,11 @@ mod state;
 mod streams;
 mod tails;
 
+pub use crate::instance::{IdScheme, InstanceRecord, Liveness};
 pub use component::{Ask, Interfaces, ask};
-pub use convert::{Description, Features, IdScheme};
+pub use convert::{Description, Features};
 pub use inspect::inspect;
 pub use inventory::{Item, Page};
-pub use provider::{InstanceRecord, Liveness, MAX_INSTANCE_RECORD, Provider};
+pub use provider::{MAX_INSTANCE_RECORD, Provider};
 pub use runtime::{EngineOptions, Pooling, Runtime};
 pub use state::{Granted, Target};

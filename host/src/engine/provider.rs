@@ -7,29 +7,17 @@ use parking_lot::Mutex;
 
 use super::bindings::{ExportsPre, lifecycle};
 use super::component::{self, Interfaces};
-use super::convert::{Description, Features, IdScheme};
+use super::convert::{Description, Features};
 use super::failure::Blame;
 use super::runtime::Runtime;
 use super::session::Idle;
 use super::state::{CallState, Granted};
 use crate::error::{Error, Result};
 use crate::ids::SandboxId;
+use crate::instance::IdScheme;
 
 /// The most bytes of an instance record.
 pub const MAX_INSTANCE_RECORD: usize = 64 << 10;
-
-/// What a backend calls a sandbox: bytes made by the provider, kept by the host, handed back on every call.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct InstanceRecord(pub Vec<u8>);
-
-/// Whether a sandbox lives.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Liveness {
-    /// It does.
-    Alive,
-    /// It is gone for certain.
-    Dead,
-}
 
 /// A provider, ready to be called. Every call runs in an instance of its own; at most the next call of the same sandbox
 /// gets an instance again, and never one that has seen injected variables.

@@ -98,8 +98,7 @@ impl Backend for ProviderBackend {
     fn create<'a>(&'a self, wanted: &'a Wanted) -> BoxFuture<'a, Result<InstanceRecord>> {
         async move {
             let target = self.target(&wanted.id, &wanted.attachment)?;
-            let record = self.provider.create(&target, &wanted.scope, &self.deployment).await?;
-            Ok(InstanceRecord::new(record.0))
+            self.provider.create(&target, &wanted.scope, &self.deployment).await
         }
         .boxed()
     }
@@ -107,8 +106,7 @@ impl Backend for ProviderBackend {
     fn find<'a>(&'a self, wanted: &'a Wanted) -> BoxFuture<'a, Result<Option<InstanceRecord>>> {
         async move {
             let target = self.target(&wanted.id, &wanted.attachment)?;
-            let record = self.provider.find(&target, &wanted.scope, &self.deployment).await?;
-            Ok(record.map(|record| InstanceRecord::new(record.0)))
+            self.provider.find(&target, &wanted.scope, &self.deployment).await
         }
         .boxed()
     }
@@ -120,7 +118,7 @@ impl Backend for ProviderBackend {
                 instance: Instance {
                     id: item.sandbox,
                     scope: item.scope,
-                    record: InstanceRecord::new(item.instance.0),
+                    record: item.instance,
                     attachment: Attachment::default(),
                 },
                 created_ms: item.created_ms,
@@ -133,19 +131,16 @@ impl Backend for ProviderBackend {
     fn probe<'a>(&'a self, instance: &'a Instance) -> BoxFuture<'a, Result<Liveness>> {
         async move {
             let target = self.target(&instance.id, &instance.attachment)?;
-            Ok(match self.provider.probe(&target, &record(instance)).await? {
-                engine::Liveness::Alive => Liveness::Alive,
-                engine::Liveness::Dead => Liveness::Dead,
-            })
+            self.provider.probe(&target, &instance.record).await
         }
         .boxed()
     }
 
     fn destroy<'a>(&'a self, instance: &'a Instance) -> BoxFuture<'a, Result<()>> {
         async move {
-            let (target, record) = (self.target(&instance.id, &instance.attachment)?, record(instance));
+            let target = self.target(&instance.id, &instance.attachment)?;
             loop {
-                match self.provider.destroy(&target, &record).await {
+                match self.provider.destroy(&target, &instance.record).await {
                     // Many stops at once, as at a shutdown, queue here; how long one may take is the lifecycle's to say.
                     Err(error) if error.code() == Code::Busy => tokio::time::sleep(BUSY).await,
                     stopped => return stopped,
@@ -158,13 +153,8 @@ impl Backend for ProviderBackend {
     fn extend<'a>(&'a self, instance: &'a Instance, timeout: Duration) -> BoxFuture<'a, Result<()>> {
         async move {
             let target = self.target(&instance.id, &instance.attachment)?;
-            self.provider.extend(&target, &record(instance), timeout).await
+            self.provider.extend(&target, &instance.record, timeout).await
         }
         .boxed()
     }
-}
-
-/// The provider's own name of a sandbox, as the engine hands it back.
-pub(super) fn record(instance: &Instance) -> engine::InstanceRecord {
-    engine::InstanceRecord(instance.record.as_bytes().to_vec())
 }

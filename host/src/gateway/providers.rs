@@ -125,10 +125,7 @@ impl Gateway {
 /// What the lifecycle has to know of a provider.
 fn features(description: &engine::Description) -> lifecycle::Features {
     lifecycle::Features {
-        id_scheme: match description.id_scheme {
-            engine::IdScheme::Hashed => lifecycle::IdScheme::Hashed,
-            engine::IdScheme::Readable => lifecycle::IdScheme::Readable,
-        },
+        id_scheme: description.id_scheme,
         findable: description.features.findable,
         listable: description.features.listable,
         extendable: description.features.extendable,

@@ -4,12 +4,13 @@ use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
 
-use super::backend::{Entry, record};
+use super::backend::Entry;
 use super::running::Running;
-use crate::engine::{InstanceRecord, Target};
+use crate::engine::Target;
 use crate::env_policy;
 use crate::error::{Code, Error, Result};
 use crate::ids::{SandboxId, Scope};
+use crate::instance::InstanceRecord;
 use crate::lifecycle::{Hold, Pin};
 use crate::mounts::{Mount, VirtualPath};
 use crate::rewrite::Redactor;
@@ -19,7 +20,6 @@ use crate::values::*;
 #[derive(Debug, Clone)]
 pub struct Sandbox {
     entry: Arc<Entry>,
-    instance: InstanceRecord,
     keep: Keep,
 }
 
@@ -62,15 +62,14 @@ pub struct ExecInput {
 impl Sandbox {
     /// One that is lent.
     pub(super) fn lent(hold: Hold) -> Result<Self> {
-        let (entry, instance) = (hold.instance().attachment.get(), record(hold.instance()));
+        let entry = hold.instance().attachment.get();
         let entry = entry.ok_or_else(|| Error::internal(format!("sandbox {} came without its mounts", hold.id())))?;
-        Ok(Self { entry, instance, keep: Keep::Hold(hold) })
+        Ok(Self { entry, keep: Keep::Hold(hold) })
     }
 
     /// One that somebody else has been lent.
     pub(super) fn used(pin: Pin) -> Option<Self> {
-        let (entry, instance) = (pin.instance().attachment.get()?, record(pin.instance()));
-        Some(Self { entry, instance, keep: Keep::Pin(pin) })
+        Some(Self { entry: pin.instance().attachment.get()?, keep: Keep::Pin(pin) })
     }
 
     pub(super) async fn refresh(&self) {
@@ -104,6 +103,13 @@ impl Sandbox {
         VirtualPath::parse_in(&self.entry.target.mounts.workspace(), text)
     }
 
+    fn instance(&self) -> &InstanceRecord {
+        match &self.keep {
+            Keep::Hold(hold) => &hold.instance().record,
+            Keep::Pin(pin) => &pin.instance().record,
+        }
+    }
+
     fn target(&self) -> &Target {
         &self.entry.target
     }
@@ -123,7 +129,7 @@ impl Sandbox {
         let ExecInput { stdin, signals } = input;
         let entry = &self.entry;
         let pin = self.keep.pin();
-        let events = entry.provider.exec(self.target(), &self.instance, &request, stdin, signals).await;
+        let events = entry.provider.exec(self.target(), self.instance(), &request, stdin, signals).await;
         // What a provider says of a failure may repeat what it was given.
         let events = events.map_err(|error| error.map_text(|text| redactor.redact(text)))?;
         Ok(Running::new(events, redactor, pin))
@@ -136,7 +142,7 @@ impl Sandbox {
             return Err(Error::invalid_argument("lines are counted from 1"));
         }
         let pin = self.keep.pin();
-        let mut content = self.entry.provider.read_file(self.target(), &self.instance, path, range).await?;
+        let mut content = self.entry.provider.read_file(self.target(), self.instance(), path, range).await?;
         if let (Some(written), false) = (&self.entry.written, matches!(range, ReadRange::Bytes { .. })) {
             content.data = written.translate_back(&self.target().mounts, path, content.data);
         }
@@ -179,7 +185,7 @@ impl Sandbox {
             Some(written) if options.text => written.translate(&self.target().mounts, data),
             _ => data,
         };
-        let count = entry.provider.write_file(self.target(), &self.instance, path, data, options).await?;
+        let count = entry.provider.write_file(self.target(), self.instance(), path, data, options).await?;
         match &entry.written {
             Some(written) if options.text => written.remember(path),
             Some(written) if options.mode != WriteMode::Append => written.forget(path),
@@ -196,7 +202,7 @@ impl Sandbox {
     /// What a path is; a link in the last segment is not followed.
     pub async fn stat(&self, path: &VirtualPath) -> Result<FileStat> {
         let _pin = self.keep.pin();
-        self.entry.provider.stat(self.target(), &self.instance, path).await
+        self.entry.provider.stat(self.target(), self.instance(), path).await
     }
 
     /// A directory's entries, sorted.
@@ -204,7 +210,7 @@ impl Sandbox {
         let _pin = self.keep.pin();
         check_range("max_depth", options.max_depth, MAX_DEPTH)?;
         check_range("limit", options.limit, MAX_RESULTS)?;
-        let mut found = self.entry.provider.list_dir(self.target(), &self.instance, path, options).await?;
+        let mut found = self.entry.provider.list_dir(self.target(), self.instance(), path, options).await?;
         found.truncated |= cut(&mut found.entries, options.limit);
         Ok(found)
     }
@@ -213,7 +219,7 @@ impl Sandbox {
     pub async fn glob(&self, path: &VirtualPath, pattern: &str, options: GlobOptions) -> Result<GlobResult> {
         let _pin = self.keep.pin();
         check_range("max_results", options.max_results, MAX_RESULTS)?;
-        let mut found = self.entry.provider.glob(self.target(), &self.instance, path, pattern, options).await?;
+        let mut found = self.entry.provider.glob(self.target(), self.instance(), path, pattern, options).await?;
         found.truncated |= cut(&mut found.paths, options.max_results);
         Ok(found)
     }
@@ -223,7 +229,7 @@ impl Sandbox {
         let _pin = self.keep.pin();
         check_range("max_results", options.max_results, MAX_RESULTS)?;
         let most = options.max_results;
-        let mut found = self.entry.provider.grep(self.target(), &self.instance, path, pattern, options).await?;
+        let mut found = self.entry.provider.grep(self.target(), self.instance(), path, pattern, options).await?;
         found.truncated |= cut(&mut found.matches, most);
         if let Some(written) = &self.entry.written {
             written.lines_back(self.target(), &mut found.matches);
@@ -234,7 +240,7 @@ impl Sandbox {
     /// Removes a file, a link or an empty directory; with `recursive` a whole one.
     pub async fn remove(&self, path: &VirtualPath, recursive: bool) -> Result<()> {
         let _pin = self.keep.pin();
-        self.entry.provider.remove(self.target(), &self.instance, path, recursive).await?;
+        self.entry.provider.remove(self.target(), self.instance(), path, recursive).await?;
         if let Some(written) = &self.entry.written {
             written.forget(path);
         }
@@ -244,7 +250,7 @@ impl Sandbox {
     /// Makes a directory and its parents.
     pub async fn make_dir(&self, path: &VirtualPath) -> Result<()> {
         let _pin = self.keep.pin();
-        self.entry.provider.make_dir(self.target(), &self.instance, path).await
+        self.entry.provider.make_dir(self.target(), self.instance(), path).await
     }
 }
 

@@ -6,13 +6,14 @@ use std::time::Duration;
 use futures::FutureExt;
 use tokio::sync::oneshot;
 
-use super::backend::{Instance, InstanceRecord, Liveness, Wanted};
+use super::backend::{Instance, Wanted};
 use super::capacity::{Permit, Place};
 use super::manager::{Inner, Lifecycle};
 use super::slot::{Hold, Origin, Phase, Slot, Tenancy};
 use super::teardown::{Force, Stopped};
 use crate::error::{Code, Error, Result};
 use crate::ids::{SandboxId, Scope};
+use crate::instance::{InstanceRecord, Liveness};
 use crate::ownership::LeaseState;
 use crate::runtime::within;
 

@@ -9,22 +9,7 @@ use futures::future::{BoxFuture, FutureExt};
 
 use crate::error::Result;
 use crate::ids::{SandboxId, Scope};
-
-/// What a provider calls its sandbox: opaque bytes, made by the provider and handed back to it on every call.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct InstanceRecord(Arc<[u8]>);
-
-impl InstanceRecord {
-    /// Wraps what a provider gave.
-    pub fn new(bytes: impl Into<Arc<[u8]>>) -> Self {
-        Self(bytes.into())
-    }
-
-    /// The bytes.
-    pub fn as_bytes(&self) -> &[u8] {
-        &self.0
-    }
-}
+use crate::instance::{IdScheme, InstanceRecord, Liveness};
 
 /// What the lifecycle's user keeps beside a sandbox, for as long as it is in the books or in use.
 #[derive(Clone, Default)]
@@ -93,16 +78,6 @@ impl Wanted {
     }
 }
 
-/// How a provider's sandboxes are named.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum IdScheme {
-    /// By [`Scope::hashed_id`].
-    #[default]
-    Hashed,
-    /// By [`Scope::readable_id`] with the provider's name.
-    Readable,
-}
-
 /// Which optional parts a provider has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Features {
@@ -116,15 +91,6 @@ pub struct Features {
     pub extendable: bool,
     /// There is nothing at the backend to own or keep warm: a sandbox costs nothing to make.
     pub ephemeral: bool,
-}
-
-/// What a probe says for certain.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Liveness {
-    /// It lives.
-    Alive,
-    /// It is gone.
-    Dead,
 }
 
 /// A sandbox in an inventory.

@@ -9,7 +9,7 @@ use futures::future::{Either, select};
 use parking_lot::{Mutex, RwLock};
 use tokio::sync::Notify;
 
-use super::backend::{Backend, Features, IdScheme};
+use super::backend::{Backend, Features};
 use super::capacity::Capacity;
 use super::guards::Guards;
 use super::reconcile::Sightings;
@@ -17,6 +17,7 @@ use super::settings::Settings;
 use super::slot::{Phase, Pin, Slot};
 use crate::error::{Code, Error, Result};
 use crate::ids::{ProviderName, SandboxId, Scope};
+use crate::instance::IdScheme;
 use crate::ownership::{Ledger, Store};
 use crate::runtime::Runtime;
 

@@ -27,7 +27,8 @@ mod teardown;
 #[cfg(test)]
 mod tests;
 
-pub use backend::{Attachment, Backend, Features, IdScheme, Instance, InstanceRecord, Item, Liveness, Page, Wanted};
+pub use crate::instance::{IdScheme, InstanceRecord, Liveness};
+pub use backend::{Attachment, Backend, Features, Instance, Item, Page, Wanted};
 pub use capacity::{CapacityPolicy, Refusal, RefusalReason};
 pub use guards::{Guard, Guards};
 pub use manager::{Lifecycle, Parts, Upkeep};

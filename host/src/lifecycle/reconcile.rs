@@ -4,12 +4,13 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::backend::{Instance, InstanceRecord, Item, Liveness};
+use super::backend::{Instance, Item};
 use super::guards::Guard;
 use super::manager::{Inner, Lifecycle};
 use super::slot::{Origin, Phase, Slot, Tenancy};
 use crate::error::Result;
 use crate::ids::SandboxId;
+use crate::instance::{InstanceRecord, Liveness};
 use crate::ownership::{Applied, Purpose};
 use crate::runtime::within;
 

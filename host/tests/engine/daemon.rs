@@ -82,7 +82,7 @@ fn room(thread: &str) -> Room {
 }
 
 fn pid(record: &InstanceRecord) -> i32 {
-    let record: Value = serde_json::from_slice(&record.0).unwrap();
+    let record: Value = serde_json::from_slice(record.as_bytes()).unwrap();
     i32::try_from(record["pid"].as_i64().unwrap()).unwrap()
 }
 
@@ -196,9 +196,9 @@ async fn one_that_died_is_gone_and_its_successor_is_another() {
     assert_eq!(rig.find(&room).await.as_ref(), Some(&new));
     assert_eq!(rig.log().len(), 2);
     // A process that merely has the number is not it.
-    let mut forged: Value = serde_json::from_slice(&new.0).unwrap();
+    let mut forged: Value = serde_json::from_slice(new.as_bytes()).unwrap();
     forged["start"] = 1.into();
-    let forged = InstanceRecord(forged.to_string().into_bytes());
+    let forged = InstanceRecord::new(forged.to_string().into_bytes());
     assert_eq!(rig.probe(&room, &forged).await, Liveness::Dead);
     rig.provider.destroy(&room.target, &forged).await.unwrap();
     assert_eq!(rig.probe(&room, &new).await, Liveness::Alive);

@@ -1,7 +1,7 @@
 //! What ends a guest, and that nobody else notices.
 
 use std::io::Write;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, LazyLock, Mutex};
 use std::time::{Duration, Instant};
 
 use sandgate::engine::{InstanceRecord, Pooling, Provider};
@@ -38,7 +38,7 @@ async fn a_loop_without_end_is_ended_and_others_go_on() {
     other.stat(&room.target, &EMPTY, &at).await.unwrap();
 }
 
-static EMPTY: InstanceRecord = InstanceRecord(Vec::new());
+static EMPTY: LazyLock<InstanceRecord> = LazyLock::new(InstanceRecord::default);
 
 /// Repeats a call until `main` is done; counts those that completed before.
 async fn loop_while<M, F, T>(main: &mut std::pin::Pin<&mut M>, call: impl Fn() -> F) -> (M::Output, usize)

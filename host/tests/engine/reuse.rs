@@ -16,7 +16,7 @@ async fn bench(idle_instances: usize) -> Bench {
 /// How often the instance that answers was asked before.
 async fn asked(bench: &Bench, room: &Room, target: &Target) -> String {
     let record = bench.provider.create(target, &room.scope, "test").await.unwrap();
-    String::from_utf8(record.0).unwrap()
+    String::from_utf8(record.as_bytes().to_vec()).unwrap()
 }
 
 #[tokio::test]
