@@ -99,7 +99,7 @@ mod tests {
 
     fn glob(shell: &Shell, path: &str, pattern: &str, options: GlobOptions) -> Result<GlobResult> {
         let target = target(path);
-        let matcher = Matcher::new(pattern)?;
+        let matcher = Matcher::new(pattern).map_err(Error::InvalidArgument)?;
         let script = glob_script(&target, &matcher, options)?;
         shell.drive(&target, &script, b"", GlobSink::new(target.clone(), matcher, options))
     }

@@ -224,7 +224,7 @@ mod tests {
     fn grep(shell: &Shell, path: &str, pattern: &str, options: &GrepOptions) -> Result<GrepResult> {
         let target = target(path);
         let pattern = Pattern::new(pattern, options.literal, options.case_sensitive)?;
-        let glob = options.glob.as_deref().map(Matcher::new).transpose()?;
+        let glob = options.glob.as_deref().map(Matcher::new).transpose().map_err(Error::InvalidArgument)?;
         let script = grep_script(&target, &pattern, glob.as_ref(), options)?;
         shell.drive(&target, &script, b"", GrepSink::new(target.clone(), glob, options))
     }

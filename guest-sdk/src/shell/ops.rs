@@ -132,7 +132,7 @@ pub async fn glob<S: Sandbox>(
     options: GlobOptions,
 ) -> Result<GlobResult> {
     let target = Target::parse(&path)?;
-    let matcher = Matcher::new(&pattern)?;
+    let matcher = Matcher::new(&pattern).map_err(Error::InvalidArgument)?;
     let script = glob_script(&target, &matcher, options)?;
     run::<S, _>(instance, target.clone(), script, None, GlobSink::new(target, matcher, options)).await
 }
@@ -147,7 +147,7 @@ pub async fn grep<S: Sandbox>(
 ) -> Result<GrepResult> {
     let target = Target::parse(&path)?;
     let pattern = Pattern::new(&pattern, options.literal, options.case_sensitive)?;
-    let glob = options.glob.as_deref().map(Matcher::new).transpose()?;
+    let glob = options.glob.as_deref().map(Matcher::new).transpose().map_err(Error::InvalidArgument)?;
     let script = grep_script(&target, &pattern, glob.as_ref(), &options)?;
     run::<S, _>(instance, target.clone(), script, None, GrepSink::new(target, glob, &options)).await
 }

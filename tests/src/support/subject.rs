@@ -33,18 +33,14 @@ pub enum Deviation {
     /// The names in `/tmp`, in commands and in file operations, are not the same: without isolation `/tmp` is the
     /// host's own, which is no mount.
     NoOwnTmp,
-    /// `?` and classes that are negated match one byte of a name, not one character, so that they miss those that are not
-    /// ASCII: the workspace's patterns are `globset`'s, which works on bytes.
-    WildcardsAreBytes,
 }
 
 impl Kind {
     /// What is known to differ.
     pub fn deviations(self) -> &'static [Deviation] {
         match self {
-            Self::Local => &[Deviation::WildcardsAreBytes],
-            Self::LocalUnconfined => &[Deviation::NoOwnTmp, Deviation::WildcardsAreBytes],
-            Self::ShellOnly => &[],
+            Self::LocalUnconfined => &[Deviation::NoOwnTmp],
+            Self::Local | Self::ShellOnly => &[],
         }
     }
 
