@@ -13,8 +13,8 @@ pub(super) fn error(output: Output, error: &Error) {
     // Nobody is left to tell if standard error is closed.
     let _ = match output {
         Output::Table => {
-            let hint = error.hint_text().map(|hint| format!("\n  hint: {}", hint.replace('\n', "\n  ")));
-            writeln!(stderr, "error[{}]: {}{}", error.code(), error.message(), hint.unwrap_or_default())
+            let hint = error.hint_text().map(|hint| format!("\n  hint: {}", lines(hint).replace('\n', "\n  ")));
+            writeln!(stderr, "error[{}]: {}{}", error.code(), lines(error.message()), hint.unwrap_or_default())
         }
         Output::Json => {
             let object = serde_json::json!({
@@ -82,6 +82,11 @@ pub(super) fn table(rows: &[Vec<String>]) -> Result<(), Error> {
         line(text.trim_end())?;
     }
     Ok(())
+}
+
+/// A text of several lines as it may be shown in a terminal: it may hold names that an agent chose.
+fn lines(text: &str) -> String {
+    text.split('\n').map(shown).collect::<Vec<_>>().join("\n")
 }
 
 /// A path or a line as it may be shown in a terminal: control characters are escaped, so that a file's name can't

@@ -8,6 +8,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::LifecycleConfig;
+use crate::capability::workspace::DEFAULT_MAX_WRITE;
 use crate::trust::{ComponentSource, Sha256Pin};
 
 /// What [`ProviderName`](crate::ids::ProviderName) accepts, for the JSON Schema.
@@ -265,8 +266,8 @@ impl WorkspaceGrant {
 
 impl Default for WorkspaceGrant {
     fn default() -> Self {
-        // Uploads of data sets fit; contents stream, so the limit guards the disk, not memory.
-        Self { max_write_mib: 1024 }
+        // Contents stream, so the limit guards the disk, not memory.
+        Self { max_write_mib: DEFAULT_MAX_WRITE >> 20 }
     }
 }
 

@@ -63,16 +63,6 @@ impl Translator {
         self.reverse.whole(text.as_bytes()).map_or_else(|| text.to_owned(), lossy)
     }
 
-    /// Like [`forward`](Self::forward), for bytes that need not be UTF-8.
-    pub fn forward_bytes(&self, bytes: Bytes) -> Bytes {
-        self.forward.whole(&bytes).map_or(bytes, Bytes::from)
-    }
-
-    /// Like [`reverse`](Self::reverse), for bytes that need not be UTF-8.
-    pub fn reverse_bytes(&self, bytes: Bytes) -> Bytes {
-        self.reverse.whole(&bytes).map_or(bytes, Bytes::from)
-    }
-
     /// The forward translation of one stream.
     pub fn forward_stream(&self) -> TranslatedStream {
         TranslatedStream { roots: self.forward.clone(), held: Held::default() }

@@ -100,3 +100,17 @@ pub async fn arguments_out_of_range(subject: &Subject) {
         assert_eq!(failure(list).code(), Code::InvalidArgument, "{max_depth}");
     }
 }
+
+/// A pipe that nobody writes to is refused at once, for reading and for writing, and not waited for.
+pub async fn what_is_no_regular_file(subject: &Subject) {
+    let sandbox = subject.sandbox().await;
+    sh(&sandbox, "mkfifo fifo").await;
+    let path = sandbox.path("fifo").unwrap();
+    let read = failure(sandbox.read(&path, ReadRange::All, 100).await);
+    let written = failure(sandbox.write(&path, "x", WriteOptions::default()).await);
+    for error in [read, written] {
+        assert_eq!(error.code(), Code::InvalidArgument, "{error}");
+        assert!(error.message().contains(path.as_str()), "{error}");
+    }
+    assert_eq!(sh(&sandbox, "test -p fifo && echo still").await, "still\n");
+}

@@ -48,6 +48,7 @@ macro_rules! conformance_suite {
                 what_is_a_directory,
                 what_is_not_a_directory,
                 what_is_there_already,
+                what_is_no_regular_file,
                 arguments_out_of_range,
             }
             exec {

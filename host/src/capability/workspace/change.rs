@@ -126,6 +126,9 @@ pub(super) fn remove(table: &MountTable, path: &VirtualPath, recursive: bool, ca
     })
 }
 
+/// How many directories of one are remembered at once, so that a very wide one takes no memory of its own.
+const AT_ONCE: usize = 1_000;
+
 /// Removes all that is in a directory.
 ///
 /// Directories are opened anew by their path beneath it, so that a deep tree takes no more descriptors than a flat one;
@@ -136,6 +139,9 @@ fn empty(top: &OwnedFd, marks: &Marks, path: &VirtualPath, cancel: &Cancel) -> R
     while let Some((rest, looked_through)) = pending.pop() {
         if cancel.is_set() {
             return Err(Error::other(format!("removing {path} was given up")).into());
+        }
+        if looked_through && rest.is_empty() {
+            return Ok(());
         }
         if looked_through {
             let rest = Path::new(&rest);
@@ -155,9 +161,9 @@ fn empty(top: &OwnedFd, marks: &Marks, path: &VirtualPath, cancel: &Cancel) -> R
         if marks.access(&dir)?.is_some() {
             return Err(fault::is_a_mount(path).into());
         }
-        if !rest.is_empty() {
-            pending.push((rest.clone(), true));
-        }
+        let place = pending.len();
+        pending.push((rest.clone(), true));
+        let mut directories = 0;
         for entry in Dir::read_from(&dir)? {
             let entry = entry?;
             let name = entry.file_name();
@@ -179,6 +185,12 @@ fn empty(top: &OwnedFd, marks: &Marks, path: &VirtualPath, cancel: &Cancel) -> R
                 }
             }
             pending.push((Path::new(&rest).join(OsStr::from_bytes(name.to_bytes())).into(), false));
+            directories += 1;
+            if directories == AT_ONCE {
+                // The others are found when these are gone.
+                pending[place].1 = false;
+                break;
+            }
         }
     }
     Ok(())

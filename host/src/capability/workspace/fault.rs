@@ -88,7 +88,7 @@ pub(super) fn escapes(path: &VirtualPath) -> Error {
 
 /// The path is a pipe, socket or device.
 pub(super) fn special_file(path: &VirtualPath) -> Error {
-    Error::unsupported(format!("{path} is a pipe, socket or device, not a regular file"))
+    Error::invalid_argument(format!("{path} is a pipe, socket or device, not a regular file"))
         .hint("use a command to read or write it")
 }
 
@@ -123,7 +123,7 @@ mod tests {
             (Errno::NAMETOOLONG, Code::InvalidArgument),
             (Errno::FBIG, Code::TooLarge),
             (Errno::MFILE, Code::Unavailable),
-            (Errno::NXIO, Code::Unsupported),
+            (Errno::NXIO, Code::InvalidArgument),
             (Errno::NOSPC, Code::Other),
             (Errno::DQUOT, Code::Other),
             (Errno::IO, Code::Other),

@@ -11,9 +11,9 @@ use crate::values::{
     MAX_RESULTS, ReadRange, WriteOptions,
 };
 
-/// The default of [`Limits::max_write`]: far more than any file that an agent writes on purpose, and little enough that
-/// one runaway stream does not fill a host's disk.
-pub const DEFAULT_MAX_WRITE: u64 = 2 << 30;
+/// The default of [`Limits::max_write`], and of the configuration: uploads of data sets fit, and one runaway stream does not
+/// fill a host's disk.
+pub const DEFAULT_MAX_WRITE: u64 = 1 << 30;
 
 /// What an operator may limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -55,7 +55,7 @@ impl Workspace {
     /// the mount table. At most 1 MiB is read ahead; dropping the stream ends the reading; an error in mid-file arrives
     /// in the stream.
     ///
-    /// `is-a-directory`; `unsupported` for a pipe, socket or device, which is never opened; `invalid-argument` for
+    /// `is-a-directory`; `invalid-argument` for a pipe, socket or device, which is never opened, and for
     /// line 0.
     pub async fn read(&self, path: &VirtualPath, range: ReadRange) -> Result<Content> {
         read::read(Arc::clone(&self.table), path.clone(), range).await

@@ -41,6 +41,18 @@ async fn only_what_is_named_is_removed() {
 }
 
 #[tokio::test]
+async fn a_directory_wider_than_is_remembered_at_once_is_removed() {
+    let home = Home::new();
+    for number in 0..2_500 {
+        std::fs::create_dir_all(home.host(&format!("workspace/wide/{number}/deeper"))).unwrap();
+    }
+    home.put("workspace/wide/7/deeper/f", "x");
+    home.put("workspace/keep", "x");
+    home.files.remove(&path(&format!("{WS}/wide")), true).await.unwrap();
+    assert_eq!(names(home.host("workspace")), ["keep"]);
+}
+
+#[tokio::test]
 async fn links_are_removed_and_their_targets_kept() {
     let home = Home::new();
     home.put("outside/keep", "x");

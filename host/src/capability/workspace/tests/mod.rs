@@ -4,7 +4,6 @@ mod change;
 mod containment;
 mod killed;
 mod list;
-mod measure;
 mod mounts;
 mod race;
 mod read;

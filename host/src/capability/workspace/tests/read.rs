@@ -155,7 +155,9 @@ async fn what_is_no_file_is_refused_at_once() {
     rustix::fs::mknodat(rustix::fs::CWD, &fifo, rustix::fs::FileType::Fifo, 0o666.into(), 0).unwrap();
     let socket = std::os::unix::net::UnixListener::bind(home.host("workspace/socket")).unwrap();
     std::fs::create_dir(home.host("workspace/dir")).unwrap();
-    for (name, code) in [("fifo", Code::Unsupported), ("socket", Code::Unsupported), ("dir", Code::IsADirectory)] {
+    for (name, code) in
+        [("fifo", Code::InvalidArgument), ("socket", Code::InvalidArgument), ("dir", Code::IsADirectory)]
+    {
         let at = format!("{WS}/{name}");
         home.check(tokio::time::timeout(DEADLINE, home.read(&at)).await.unwrap(), code, &at);
         for mode in [crate::values::WriteMode::Replace, crate::values::WriteMode::Append] {
@@ -163,7 +165,7 @@ async fn what_is_no_file_is_refused_at_once() {
         }
     }
     let grep = home.files.grep(&path(&format!("{WS}/fifo")), "x", &Default::default()).await;
-    home.check(grep, Code::Unsupported, "/fifo");
+    home.check(grep, Code::InvalidArgument, "/fifo");
     let grep = tokio::time::timeout(DEADLINE, home.files.grep(&path(WS), "x", &Default::default())).await.unwrap();
     assert_eq!(grep.unwrap().skipped, 0);
     assert_eq!(home.files.stat(&path(&format!("{WS}/fifo"))).await.unwrap().kind, FileKind::Other);
