@@ -116,8 +116,8 @@ async fn denials(sandbox: &Sandbox) -> Result<(), Error> {
         let run = sandbox.exec(ExecRequest { command: command.into(), ..ExecRequest::default() }).await?;
         let output = run.output(DEFAULT_COLLECT_LIMIT).await;
         let said = String::from_utf8_lossy(&output.stderr).lines().next().unwrap_or("(nothing)").to_owned();
-        let code = output.end.map(|status| status.code).map_err(|error| error.code());
-        println!("    {name:26} exit {code:?}: {said}");
+        let end = output.end.map_or_else(|error| error.code().to_string(), |status| format!("exit {}", status.code));
+        println!("    {name:26} {end}: {said}");
     }
     Ok(())
 }

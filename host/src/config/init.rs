@@ -10,7 +10,7 @@ mod tests {
     use std::path::Path;
 
     use super::super::load::{fixed, parse_with};
-    use super::super::{CapacityPolicy, Config, LifecycleConfig, OwnershipConfig, OwnershipType, schema};
+    use super::super::{CapacityPolicy, Config, LifecycleConfig, OwnershipConfig, OwnershipType, Reset, schema};
     use super::*;
     use crate::ids::ProviderName;
     use crate::ownership::DEFAULT_KEY_PREFIX;
@@ -70,6 +70,7 @@ mod tests {
             stop_timeout_seconds: Some(120),
             create_timeout_seconds: Some(600),
             shutdown_grace_seconds: Some(10),
+            reset: Some(Reset::Nothing),
         };
         assert_eq!(lifecycle, defaults);
         let process = local.grants.process.as_mut().unwrap();

@@ -19,6 +19,18 @@ pub enum CapacityPolicy {
     Burst,
 }
 
+/// What becomes of a provider's sandboxes when its harness resets the gateway.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Reset {
+    /// Nothing.
+    Nothing,
+    /// All that are lent are parked; whoever used one acquires it again.
+    Park,
+    /// All that this gateway looks after are stopped, and it lends none of this provider any more.
+    Destroy,
+}
+
 /// How long a provider's sandboxes are kept, and how many there may be. What is absent has a default, which for some
 /// keys depends on the provider: `sandgate provider inspect` says whether its sandboxes are ephemeral.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize, Serialize, JsonSchema)]
@@ -100,6 +112,15 @@ pub struct LifecycleConfig {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(max = 3600))]
     pub shutdown_grace_seconds: Option<u64>,
+
+    /// What becomes of the sandboxes when a harness resets the gateway: "nothing", "park" (all are parked; whoever used
+    /// one acquires it again) or "destroy" (all are stopped, and the gateway lends none of this provider any more).
+    /// Unused ephemeral sandboxes end at a reset in any case.
+    /// Default: "nothing".
+    ///
+    /// Example: `reset = "park"`
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reset: Option<Reset>,
 }
 
 impl LifecycleConfig {

@@ -19,7 +19,7 @@ mod shape;
 mod tests;
 
 pub use init::init;
-pub use lifecycle::{CapacityPolicy, LifecycleConfig};
+pub use lifecycle::{CapacityPolicy, LifecycleConfig, Reset};
 pub use load::{Loaded, load, parse};
 
 pub use model::{

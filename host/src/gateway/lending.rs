@@ -43,6 +43,12 @@ impl Gateway {
         sandbox.give_back().await;
     }
 
+    /// Begins anew, as each provider's `lifecycle.reset` says: nothing, all that is lent is parked, or all is stopped.
+    /// Unused sandboxes of ephemeral providers end.
+    pub async fn reset(&self) {
+        futures::future::join_all(self.lifecycles().map(|(_, lifecycle)| lifecycle.reset())).await;
+    }
+
     /// Ends a provider's sandbox that this gateway has, also one that is in use: its processes and what its backend has of
     /// it. Files in mounts stay. One that can't be ended stays known, so that it can be tried again.
     ///

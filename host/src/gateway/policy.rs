@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use crate::config::{CapacityPolicy as Policy, Config, LifecycleConfig, ProviderConfig};
+use crate::config::{CapacityPolicy as Policy, Config, LifecycleConfig, ProviderConfig, Reset};
 use crate::error::{Error, Result};
-use crate::lifecycle::{CapacityPolicy, Deadlines, Features, Settings};
+use crate::lifecycle::{CapacityPolicy, Deadlines, Features, ResetPolicy, Settings};
 use crate::ownership::{LeaseTimes, Resolved};
 
 /// How many sandboxes of an ephemeral provider there may be: they cost a directory each, so as many as in the system that
@@ -36,6 +36,11 @@ pub(super) fn lifecycle_settings(
         check_interval: seconds(keys.check_interval_seconds, defaults.check_interval),
         capacity: capacity(keys, features.ephemeral)?,
         deadlines: deadlines(keys),
+        reset: match keys.reset.unwrap_or(Reset::Nothing) {
+            Reset::Nothing => ResetPolicy::Nothing,
+            Reset::Park => ResetPolicy::Park,
+            Reset::Destroy => ResetPolicy::DestroyAll,
+        },
         ..defaults
     };
     settings.check()?;
@@ -107,6 +112,7 @@ mod tests {
             acquire_timeout_seconds: Some(9),
             stop_timeout_seconds: Some(11),
             create_timeout_seconds: Some(12),
+            reset: Some(Reset::Park),
             ..LifecycleConfig::default()
         };
         for ephemeral in [false, true] {
@@ -116,6 +122,7 @@ mod tests {
             assert_eq!(found.deadlines.stop, Duration::from_secs(11));
             assert_eq!(found.deadlines.create, Duration::from_secs(12));
             assert_eq!(found.deadlines.probe, Deadlines::default().probe);
+            assert_eq!(found.reset, ResetPolicy::Park);
         }
     }
 

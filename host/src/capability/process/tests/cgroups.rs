@@ -55,14 +55,14 @@ impl Drop for Place {
     }
 }
 
-/// The control group of the only process with this in its command line.
-fn group_of(marker: &str) -> String {
+/// The control group of the only process that has this as a word of its command line; none if there is none yet.
+fn group_of(marker: &str) -> Option<String> {
     let process = std::fs::read_dir("/proc").unwrap().flatten().find(|entry| {
         let line = std::fs::read(entry.path().join("cmdline")).unwrap_or_default();
         line.split(|byte| *byte == 0).any(|word| word == marker.as_bytes())
     });
-    let groups = std::fs::read_to_string(process.unwrap().path().join("cgroup")).unwrap();
-    groups.lines().find_map(|line| line.strip_prefix("0::")).unwrap().to_owned()
+    let groups = std::fs::read_to_string(process?.path().join("cgroup")).ok()?;
+    Some(groups.lines().find_map(|line| line.strip_prefix("0::"))?.to_owned())
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -80,15 +80,25 @@ async fn a_command_is_in_its_group_until_its_last_process_is_gone() {
         let sleep = unique_sleep();
         let outcome = kit.bash(&format!("setsid sleep {sleep} > /dev/null 2>&1 & echo started")).await;
         assert_eq!(outcome.text(), "started\n");
-        until("it sleeps", || processes_with(&sleep) == 1).await;
+        let mut first = None;
+        until("it sleeps", || {
+            first = first.take().or_else(|| group_of(&sleep));
+            first.is_some()
+        })
+        .await;
         let [group] = &place.groups()[..] else { panic!("{:?}", place.groups()) };
-        assert!(Path::new(group).starts_with(&own) && group.ends_with(&group_of(&sleep)), "{group}");
+        assert!(Path::new(group).starts_with(&own) && group.ends_with(first.as_ref().unwrap()), "{group}");
         let (other, mut events) = (unique_sleep(), None);
         events.replace(kit.start(bash(&format!("echo ready; exec sleep {other}"))).await.unwrap());
         assert_eq!(read_line(events.as_mut().unwrap()).await, "ready\n");
-        until("it sleeps as well", || processes_with(&other) == 1).await;
+        let mut second = None;
+        until("it sleeps as well", || {
+            second = second.take().or_else(|| group_of(&other));
+            second.is_some()
+        })
+        .await;
         assert_eq!(place.groups().len(), 2);
-        assert_ne!(group_of(&sleep), group_of(&other));
+        assert_ne!(first, second);
 
         kit.processes.end_sandbox(&kit.sandbox);
         until("nothing is left", || processes_with(&sleep) + processes_with(&other) == 0).await;
