@@ -162,7 +162,7 @@ async fn redis(table: &mut Table) {
     if !table.wants(acquire) && !table.wants(renew) {
         return;
     }
-    let server = RedisServer::start();
+    let server = RedisServer::start(&[]);
     let connection = RedisConnection::open(&server.url(), None).unwrap();
     let me = OwnerId::generate().unwrap();
     let store = Arc::new(RedisStore::new(connection, "bench:owner", me, LeaseTimes::default().ttl()));

@@ -13,6 +13,8 @@ mod engine;
 mod files;
 mod lifecycle;
 mod memory;
+#[path = "../../src/ownership/test_server.rs"]
+#[allow(dead_code, reason = "shared with tests, which use the rest")]
 mod redis;
 mod table;
 

@@ -8,12 +8,13 @@ use std::time::Duration;
 use clap::Args;
 use sandgate::config::Loaded;
 use sandgate::values::{ByteStream, CHUNK_SIZE, Event, ExecRequest, STREAM_DEPTH, Signal, SignalStream};
-use sandgate::{Code, Error, ExecInput};
+use sandgate::{Code, Error, ExecInput, Sandbox};
 use tokio::io::AsyncReadExt;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
 
 use super::args::{Whose, duration, quoted, variable};
+use super::told::Told;
 use super::{Outcome, Output, visit};
 
 /// As coreutils' `timeout` says it.
@@ -72,15 +73,19 @@ pub(super) struct Exec {
 
 impl Exec {
     pub(super) async fn run(self, loaded: Loaded, output: Output) -> Outcome {
+        let mut told = Told::listen()?;
         let gateway = visit(loaded).await?;
         let at_end = self.whose.at_end();
-        let outcome = self.run_in(&gateway, output).await;
-        gateway.shutdown_with(at_end).await;
-        outcome
+        let outcome = match told.unless(self.whose.acquire(&gateway, output)).await {
+            // From here on the command is told, and says what becomes of it.
+            Ok(Ok(sandbox)) => self.run_in(sandbox).await,
+            Ok(Err(error)) => Err(error),
+            Err(code) => Ok(code),
+        };
+        Told::listen()?.close(&gateway, at_end, output, outcome).await
     }
 
-    async fn run_in(self, gateway: &sandgate::Gateway, output: Output) -> Outcome {
-        let sandbox = self.whose.acquire(gateway, output).await?;
+    async fn run_in(self, sandbox: Sandbox) -> Outcome {
         let request = ExecRequest {
             command: self.command.unwrap_or_else(|| quoted(&self.argv)),
             env: self.env.into_iter().collect::<BTreeMap<_, _>>(),

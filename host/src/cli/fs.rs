@@ -13,6 +13,7 @@ use tokio::io::AsyncReadExt;
 use tokio::sync::mpsc;
 
 use super::args::Whose;
+use super::told::Told;
 use super::{Outcome, Output, print, visit};
 
 /// Work on a sandbox's files
@@ -179,18 +180,15 @@ impl Fs {
     }
 
     pub(super) async fn run(self, loaded: Loaded, output: Output) -> Outcome {
+        let mut told = Told::listen()?;
         let gateway = visit(loaded).await?;
         let at_end = self.whose().at_end();
-        let outcome = match self.whose().acquire(&gateway, output).await {
-            Ok(sandbox) => {
-                let outcome = self.run_in(&sandbox, output).await;
-                gateway.release(sandbox).await;
-                outcome
-            }
-            Err(error) => Err(error),
+        let work = async {
+            let sandbox = self.whose().acquire(&gateway, output).await?;
+            self.run_in(&sandbox, output).await
         };
-        gateway.shutdown_with(at_end).await;
-        outcome
+        let outcome = told.unless(work).await.unwrap_or_else(Ok);
+        told.close(&gateway, at_end, output, outcome).await
     }
 
     async fn run_in(self, sandbox: &Sandbox, output: Output) -> Outcome {

@@ -8,6 +8,7 @@ mod fs;
 mod print;
 mod provider;
 mod sandbox;
+mod told;
 
 use std::path::PathBuf;
 use std::process::ExitCode;

@@ -10,8 +10,8 @@ use sandgate::lifecycle::{Lifecycle, ReconcileReport, ShutdownMode, Sighted, Sto
 use sandgate::ownership::LeaseState;
 use sandgate::{Code, Error, Gateway};
 use serde_json::{Value, json};
-use tokio::signal::unix::{SignalKind, signal};
 
+use super::told::Told;
 use super::{Outcome, Output, print, visit};
 
 /// Look at sandboxes and end them
@@ -291,9 +291,7 @@ async fn reconcile(gateway: &Gateway, of: Of, stop_orphans: bool, output: Output
 
 /// Looks after what nobody else does, until told to end.
 async fn watch(loaded: Loaded, of: Of, output: Output) -> Outcome {
-    let failed = |error: std::io::Error| Error::internal(format!("no signals: {error}"));
-    let mut terminate = signal(SignalKind::terminate()).map_err(failed)?;
-    let mut interrupt = signal(SignalKind::interrupt()).map_err(failed)?;
+    let mut told = Told::listen()?;
     let gateway = Gateway::open(loaded.config).await?;
     let (mut watched, mut others) = (Vec::new(), Vec::new());
     for name in providers(&gateway, of) {
@@ -310,10 +308,7 @@ async fn watch(loaded: Loaded, of: Of, output: Output) -> Outcome {
     }
     others.iter().for_each(|why| print::note(output, why));
     print::note(output, &format!("watching {} as {}", watched.join(", "), gateway.owner_id()));
-    tokio::select! {
-        _ = terminate.recv() => {}
-        _ = interrupt.recv() => {}
-    }
+    told.next().await;
     gateway.shutdown_with(ShutdownMode::Keep).await;
     Ok(ExitCode::SUCCESS)
 }

@@ -10,6 +10,7 @@ use sandgate::ids::ProviderName;
 use sandgate::mounts::VirtualPath;
 use sandgate::{Gateway, Sandbox, Scope};
 use tempfile::TempDir;
+use tokio::signal::unix::{SignalKind, signal};
 
 use super::artifacts::{cache_dir, component, scratch};
 
@@ -172,7 +173,13 @@ pub fn conform(kind: Kind, case: impl AsyncFnOnce(&Subject)) {
 /// Runs a test on a runtime of its own, within a deadline.
 pub fn drive(test: impl Future<Output = ()>) {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
-    let outcome = runtime.block_on(async { tokio::time::timeout(DEADLINE, test).await });
+    let outcome = runtime.block_on(async {
+        // Who started the tests may ignore them (nohup, a shell's background job), and a shell under test can't trap what it
+        // was started to ignore. What is caught here is not ignored there.
+        let _caught =
+            [SignalKind::interrupt(), SignalKind::hangup(), SignalKind::quit()].map(|kind| signal(kind).unwrap());
+        tokio::time::timeout(DEADLINE, test).await
+    });
     // A thread that is stuck must not hide that the test is.
     runtime.shutdown_background();
     assert!(outcome.is_ok(), "the test did not end within {DEADLINE:?}");

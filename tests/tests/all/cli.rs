@@ -420,3 +420,27 @@ fn help_has_examples_and_completions_print() {
         }
     });
 }
+
+#[test]
+fn a_command_inherits_nothing_that_we_were_given_open() {
+    drive(async {
+        let cli = Cli::new();
+        std::fs::write(cli.root().join("secret"), "for the gateway only").unwrap();
+        let inner = cli.command(&["exec", "-c", "cat <&17; echo tried"]);
+        let inner = inner.as_std();
+        // A shell leaves a file open, as a service manager or a harness may.
+        let output = tokio::process::Command::new("bash")
+            .args(["-c", "exec 17< secret; exec \"$@\"", "bash"])
+            .arg(inner.get_program())
+            .args(inner.get_args())
+            .env_clear()
+            .envs(inner.get_envs().filter_map(|(name, value)| Some((name, value?))))
+            .current_dir(cli.root())
+            .output()
+            .await
+            .unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(String::from_utf8_lossy(&output.stdout), "tried\n", "{said}");
+        assert!(said.contains("17"), "{said}");
+    });
+}

@@ -63,7 +63,8 @@ impl Deployment {
         Scope::new(self.user.parse().unwrap(), thread.parse().unwrap()).hashed_id().to_string()
     }
 
-    fn backend(&self) -> PathBuf {
+    /// Where the backend has its records.
+    pub(crate) fn backend(&self) -> PathBuf {
         self.cli.root().join("backend")
     }
 

@@ -1,6 +1,7 @@
 //! `sandgate sandbox` and `exec --keep`, on sandboxes that outlive the command that made them.
 
-use sandgate_tests::support::{Cli, drive, eventually};
+use rustix::process::{Pid, Signal, kill_process};
+use sandgate_tests::support::{Cli, drive, eventually, running};
 use tokio::io::{AsyncBufReadExt, BufReader};
 
 use crate::deployment::{Deployment, TTL};
@@ -152,5 +153,27 @@ fn local_sandboxes_end_with_their_command_and_that_is_said() {
         cli.run(&["sandbox", "destroy", "has space"]).await.expect(2);
         assert_eq!(cli.error(&["sandbox", "list", "--provider", "nosuch"], 3).await["code"], "unknown-provider");
         assert_eq!(cli.error(&["sandbox", "reconcile", "--watch"], 1).await["code"], "unsupported");
+    });
+}
+
+#[test]
+fn a_command_that_is_told_to_end_while_its_sandbox_is_made_leaves_nothing() {
+    drive(async {
+        let deployment = Deployment::new("");
+        let (dir, id) = (deployment.backend(), deployment.id("t1"));
+        std::fs::create_dir(&dir).unwrap();
+        // Nothing is made while somebody else holds the backend's lock.
+        let lock = dir.join(".lock");
+        let mut holder = tokio::process::Command::new("flock");
+        let mut holder = holder.arg("-F").arg(&lock).args(["sleep", "1000"]).kill_on_drop(true).spawn().unwrap();
+        eventually("the lock is held", || !std::fs::File::open(&lock).is_ok_and(|file| file.try_lock().is_ok())).await;
+        let mut child = deployment.cli.start(&deployment.of(&["exec"], "t1", &["-c", "echo never"]));
+        eventually("it is being made", || running(&format!("create {} {id}", dir.display())) > 0).await;
+        let pid = Pid::from_raw(child.id().unwrap().cast_signed()).unwrap();
+        kill_process(pid, Signal::TERM).unwrap();
+        holder.kill().await.unwrap();
+        let status = child.wait().await.unwrap();
+        assert_eq!(status.code(), Some(143));
+        assert_eq!((deployment.log().len(), deployment.living().len(), deployment.leases().len()), (2, 0, 0));
     });
 }
