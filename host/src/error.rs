@@ -234,6 +234,14 @@ impl Error {
         self
     }
 
+    /// Message and hint as they are, for another program: it gets names that it can use, and secrets are still found.
+    pub(crate) fn exact(&self) -> String {
+        match &self.hint {
+            Some(hint) => format!("{}; {hint}", self.message),
+            None => self.message.clone(),
+        }
+    }
+
     /// What programs match on.
     pub fn code(&self) -> Code {
         self.code
@@ -308,6 +316,7 @@ mod tests {
         assert_eq!(error.to_string(), shown);
         // Programs get what is meant.
         assert_eq!(error.message(), format!("{name} does not exist"));
+        assert_eq!(error.exact(), format!("{name} does not exist; look\nelsewhere\u{1b}"));
         // An error in an error is not escaped twice.
         assert_eq!(Error::other(error.to_string()).message(), shown);
     }
