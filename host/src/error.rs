@@ -1,6 +1,6 @@
 //! One error type for the whole library: a stable [`Code`], a message for people, and a hint what to do next.
 
-use std::fmt;
+use std::fmt::{self, Write as _};
 
 /// What went wrong, as programs match on it. The text of a code never changes: the command line, HTTP and MCP all
 /// show the same one.
@@ -157,16 +157,39 @@ impl fmt::Display for Code {
 
 /// What every fallible operation of the library returns.
 ///
-/// [`Display`](fmt::Display) gives the message and, if there is one, the hint. Neither ever holds a secret or a path
-/// of the host that the caller did not name.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{message}{}", .hint.as_ref().map(|hint| format!("; {hint}")).unwrap_or_default())]
+/// [`Display`](fmt::Display) gives the message and, if there is one, the hint, for a terminal or a log. Neither ever
+/// holds a secret or a path of the host that the caller did not name. A message may hold names that an agent or a provider
+/// chose: there, their control characters are escaped, while [`message`](Self::message) has them as they are.
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Error {
     code: Code,
     message: String,
     hint: Option<String>,
     retry_after_ms: Option<u64>,
     size: Option<(u64, u64)>,
+}
+
+impl std::error::Error for Error {}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // Problems of a configuration are laid out in lines, and only the operator has a say in them.
+        escape(f, &self.message, self.code == Code::Config)?;
+        match &self.hint {
+            None => Ok(()),
+            // Hints are our own words: a line break in one is meant.
+            Some(hint) => f.write_str("; ").and_then(|()| escape(f, hint, true)),
+        }
+    }
+}
+
+/// Writes a text so that it can neither steer a terminal nor, without `lines`, pretend to be more than one line.
+fn escape(f: &mut fmt::Formatter<'_>, text: &str, lines: bool) -> fmt::Result {
+    text.chars().try_for_each(|c| match c {
+        '\n' if lines => f.write_char(c),
+        c if c.is_control() => write!(f, "{}", c.escape_default()),
+        c => f.write_char(c),
+    })
 }
 
 impl Error {
@@ -209,6 +232,14 @@ impl Error {
         self.message = change(&self.message);
         self.hint = self.hint.as_deref().map(change);
         self
+    }
+
+    /// Message and hint as they are, for another program: it gets names that it can use, and secrets are still found.
+    pub(crate) fn exact(&self) -> String {
+        match &self.hint {
+            Some(hint) => format!("{}; {hint}", self.message),
+            None => self.message.clone(),
+        }
     }
 
     /// What programs match on.
@@ -270,4 +301,28 @@ constructors! {
     other => Other,
     config => Config,
     internal => Internal,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_in_an_error_can_not_forge_lines_or_steer_a_terminal() {
+        let name = "/mnt/a\n2026-01-01 ERROR forged\r\u{1b}[2J\u{9b}31mü\t\u{7}";
+        let error = Error::not_found(format!("{name} does not exist")).hint("look\nelsewhere\u{1b}");
+        let shown = r"/mnt/a\n2026-01-01 ERROR forged\r\u{1b}[2J\u{9b}31mü\t\u{7} does not exist; look".to_owned()
+            + "\nelsewhere\\u{1b}";
+        assert_eq!(error.to_string(), shown);
+        // Programs get what is meant.
+        assert_eq!(error.message(), format!("{name} does not exist"));
+        assert_eq!(error.exact(), format!("{name} does not exist; look\nelsewhere\u{1b}"));
+        // An error in an error is not escaped twice.
+        assert_eq!(Error::other(error.to_string()).message(), shown);
+    }
+
+    #[test]
+    fn the_problems_of_a_configuration_keep_their_lines() {
+        assert_eq!(Error::config("2 problems\n  a\n  b\u{1b}").to_string(), "2 problems\n  a\n  b\\u{1b}");
+    }
 }

@@ -2,7 +2,7 @@
 
 use std::io::Write;
 
-use sandgate::Error;
+use sandgate::{Code, Error};
 use serde::Serialize;
 
 use super::Output;
@@ -14,7 +14,9 @@ pub(super) fn error(output: Output, error: &Error) {
     let _ = match output {
         Output::Table => {
             let hint = error.hint_text().map(|hint| format!("\n  hint: {}", lines(hint).replace('\n', "\n  ")));
-            writeln!(stderr, "error[{}]: {}{}", error.code(), lines(error.message()), hint.unwrap_or_default())
+            // Only a configuration's problems are meant to be several lines: a name in another message may hold one.
+            let message = if error.code() == Code::Config { lines } else { shown }(error.message());
+            writeln!(stderr, "error[{}]: {message}{}", error.code(), hint.unwrap_or_default())
         }
         Output::Json => {
             let object = serde_json::json!({

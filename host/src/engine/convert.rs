@@ -55,7 +55,7 @@ fn bounded(mut text: String) -> String {
 
 impl From<Error> for wit::Error {
     fn from(error: Error) -> Self {
-        let text = error.to_string();
+        let text = error.exact();
         match error.code() {
             Code::NotFound => Self::NotFound(text),
             Code::PermissionDenied => Self::PermissionDenied(text),

@@ -114,3 +114,15 @@ pub async fn what_is_no_regular_file(subject: &Subject) {
     }
     assert_eq!(sh(&sandbox, "test -p fifo && echo still").await, "still\n");
 }
+
+/// A name with line breaks and escape codes is shown as one harmless line, and kept as it is for programs.
+pub async fn names_that_steer_terminals(subject: &Subject) {
+    let sandbox = subject.sandbox().await;
+    let name = "gone\nerror[internal]: forged\r\u{1b}[2J";
+    for operation in ["read", "stat", "list", "glob", "grep", "remove"] {
+        let error = failure(operate(&sandbox, operation, name).await);
+        assert_eq!(error.code(), Code::NotFound, "{operation}: {error}");
+        assert!(!error.to_string().contains(char::is_control), "{operation}: {error:?}");
+        assert!(error.message().contains(name), "{operation}: {error:?}");
+    }
+}

@@ -49,6 +49,7 @@ macro_rules! conformance_suite {
                 what_is_not_a_directory,
                 what_is_there_already,
                 what_is_no_regular_file,
+                names_that_steer_terminals,
                 arguments_out_of_range,
             }
             exec {
@@ -90,6 +91,7 @@ macro_rules! conformance_suite {
             search {
                 globs_match_from_the_right_unless_tied,
                 globs_know_segments_classes_and_alternatives,
+                names_that_are_no_text_are_counted,
                 globs_are_cut_at_their_limit,
                 searches_leave_out_ignored_names_below_the_root_only,
                 lines_are_found_with_their_numbers,

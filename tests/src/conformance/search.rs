@@ -87,6 +87,16 @@ pub async fn globs_know_segments_classes_and_alternatives(subject: &Subject) {
     }
 }
 
+/// A name that is not UTF-8 can't be told, since paths are text: it is counted, and hides no other.
+pub async fn names_that_are_no_text_are_counted(subject: &Subject) {
+    let sandbox = subject.sandbox().await;
+    sh(&sandbox, "mkdir d; echo needle > d/ok; echo needle > \"d/$(printf 'a\\377')\"").await;
+    for pattern in ["*", "**", "/d/*", "??"] {
+        let (paths, found) = glob_with(&sandbox, ".", pattern, GlobOptions::default()).await;
+        assert_eq!((paths, found.truncated, found.skipped), (vec!["d/ok".to_owned()], false, 1), "{pattern}");
+    }
+}
+
 /// So many, sorted, and the word that there are more; which ones is the provider's choice.
 pub async fn globs_are_cut_at_their_limit(subject: &Subject) {
     let sandbox = subject.sandbox().await;

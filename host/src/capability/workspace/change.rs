@@ -120,33 +120,89 @@ pub(super) fn remove(table: &MountTable, path: &VirtualPath, recursive: bool, ca
             return Err(fault::is_a_mount(path).into());
         }
         if recursive {
-            empty(&dir, &entered.marks, path, cancel)?;
+            empty(&dir, &entered.marks, path, cancel, &mut Stack::new(MAX_PENDING))?;
         }
         Ok(rustix::fs::unlinkat(&entered.dir, name, AtFlags::REMOVEDIR)?)
     })
 }
 
-/// How many directories of one are remembered at once, so that a very wide one takes no memory of its own.
-const AT_ONCE: usize = 1_000;
+/// How many bytes of directories a removal remembers: some 10,000 of them. The others are found when these are gone.
+const MAX_PENDING: usize = 1 << 20;
+
+/// A directory, by its path beneath the one that is emptied.
+struct Pending {
+    rest: OsString,
+    /// It stays in place until all that is known to be in it is gone.
+    looked_through: bool,
+}
+
+/// The directories that are still to be removed, the next one last.
+pub(super) struct Stack {
+    dirs: Vec<Pending>,
+    bytes: usize,
+    limit: usize,
+    /// The most bytes that it ever held.
+    #[cfg(test)]
+    pub(super) peak: usize,
+}
+
+impl Stack {
+    /// Over the limit, it still takes one directory for each on the way down, so that a removal always goes on.
+    pub(super) fn new(limit: usize) -> Self {
+        Self {
+            dirs: Vec::new(),
+            bytes: 0,
+            limit,
+            #[cfg(test)]
+            peak: 0,
+        }
+    }
+
+    fn push(&mut self, rest: OsString, looked_through: bool) {
+        let dir = Pending { rest, looked_through };
+        self.bytes += dir.weight();
+        self.dirs.push(dir);
+        #[cfg(test)]
+        {
+            self.peak = self.peak.max(self.bytes);
+        }
+    }
+
+    fn pop(&mut self) -> Option<Pending> {
+        let dir = self.dirs.pop()?;
+        self.bytes -= dir.weight();
+        Some(dir)
+    }
+}
+
+impl Pending {
+    fn weight(&self) -> usize {
+        size_of::<Self>() + self.rest.len()
+    }
+}
 
 /// Removes all that is in a directory.
 ///
 /// Directories are opened anew by their path beneath it, so that a deep tree takes no more descriptors than a flat one;
 /// one that is nested deeper than a path can be long is an error.
-fn empty(top: &OwnedFd, marks: &Marks, path: &VirtualPath, cancel: &Cancel) -> Result<(), Fault> {
-    // Directories to be emptied; those that have been looked through stay in place until all below them are gone.
-    let mut pending = vec![(OsString::new(), false)];
-    while let Some((rest, looked_through)) = pending.pop() {
+pub(super) fn empty(
+    top: &OwnedFd,
+    marks: &Marks,
+    path: &VirtualPath,
+    cancel: &Cancel,
+    pending: &mut Stack,
+) -> Result<(), Fault> {
+    pending.push(OsString::new(), false);
+    while let Some(Pending { rest, looked_through }) = pending.pop() {
         if cancel.is_set() {
             return Err(Error::other(format!("removing {path} was given up")).into());
         }
-        if looked_through && rest.is_empty() {
-            return Ok(());
-        }
         if looked_through {
-            let rest = Path::new(&rest);
-            let (parent, name) = (rest.parent().unwrap_or(Path::new("")), rest.file_name().unwrap_or_default());
-            rustix::fs::unlinkat(beneath::dir(top, parent)?, name, AtFlags::REMOVEDIR)?;
+            if !rest.is_empty() {
+                let rest = Path::new(&rest);
+                let (parent, name) = (rest.parent().unwrap_or(Path::new("")), rest.file_name().unwrap_or_default());
+                rustix::fs::unlinkat(beneath::dir(top, parent)?, name, AtFlags::REMOVEDIR)?;
+            }
             continue;
         }
         let dir = match beneath::open(top, &rest, OFlags::RDONLY | OFlags::DIRECTORY, Mode::empty()) {
@@ -161,37 +217,43 @@ fn empty(top: &OwnedFd, marks: &Marks, path: &VirtualPath, cancel: &Cancel) -> R
         if marks.access(&dir)?.is_some() {
             return Err(fault::is_a_mount(path).into());
         }
-        let place = pending.len();
-        pending.push((rest.clone(), true));
-        let mut directories = 0;
-        for entry in Dir::read_from(&dir)? {
-            let entry = entry?;
-            let name = entry.file_name();
-            if matches!(name.to_bytes(), b"." | b"..") {
-                continue;
-            }
-            let is_dir = match entry.file_type() {
-                FileType::Directory => true,
-                FileType::Unknown => {
-                    let stat = rustix::fs::statat(&dir, name, AtFlags::SYMLINK_NOFOLLOW)?;
-                    kind::kind_of(&stat) == FileKind::Directory
-                }
-                _ => false,
-            };
-            if !is_dir {
-                match rustix::fs::unlinkat(&dir, name, AtFlags::empty()) {
-                    Ok(()) | Err(Errno::NOENT) => continue,
-                    Err(errno) => return Err(errno.into()),
-                }
-            }
-            pending.push((Path::new(&rest).join(OsStr::from_bytes(name.to_bytes())).into(), false));
-            directories += 1;
-            if directories == AT_ONCE {
-                // The others are found when these are gone.
-                pending[place].1 = false;
-                break;
-            }
-        }
+        let (within, all) = remove_files(&dir, &rest, pending)?;
+        pending.push(rest, all);
+        within.into_iter().for_each(|rest| pending.push(rest, false));
     }
     Ok(())
+}
+
+/// Removes what is no directory from one. Gives directories in it, and whether these are all: there may be more if
+/// there is no room for them.
+fn remove_files(dir: &OwnedFd, rest: &OsStr, pending: &Stack) -> Result<(Vec<OsString>, bool), Fault> {
+    let (mut within, mut bytes) = (Vec::new(), pending.bytes);
+    for entry in Dir::read_from(dir)? {
+        let entry = entry?;
+        let name = entry.file_name();
+        if matches!(name.to_bytes(), b"." | b"..") {
+            continue;
+        }
+        let is_dir = match entry.file_type() {
+            FileType::Directory => true,
+            FileType::Unknown => {
+                let stat = rustix::fs::statat(dir, name, AtFlags::SYMLINK_NOFOLLOW)?;
+                kind::kind_of(&stat) == FileKind::Directory
+            }
+            _ => false,
+        };
+        if !is_dir {
+            match rustix::fs::unlinkat(dir, name, AtFlags::empty()) {
+                Ok(()) | Err(Errno::NOENT) => continue,
+                Err(errno) => return Err(errno.into()),
+            }
+        }
+        let inner: OsString = Path::new(rest).join(OsStr::from_bytes(name.to_bytes())).into();
+        bytes += size_of::<Pending>() + inner.len();
+        within.push(inner);
+        if bytes >= pending.limit {
+            return Ok((within, false));
+        }
+    }
+    Ok((within, true))
 }

@@ -15,7 +15,7 @@ pub(super) fn list(table: &MountTable, path: &VirtualPath, options: ListOptions,
     let start = walk::start(table, path)?;
     let found = List { top: Top::new(options.limit) };
     // One thread: most listings are a directory or two.
-    let walk = Walk { table, skip_ignored: options.skip_ignored, max_depth: options.max_depth, threads: 1, cancel };
+    let walk = Walk { max_depth: options.max_depth, threads: 1, ..Walk::all(table, options.skip_ignored, cancel) };
     let skipped = walk.run(start, path, &found);
     let (entries, truncated) = found.top.finish();
     let entries = entries.into_iter().map(|(path, (kind, size))| DirEntry { path, kind, size }).collect();

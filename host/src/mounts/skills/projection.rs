@@ -10,7 +10,7 @@ use rustix::fs::{CWD, RenameFlags, renameat_with};
 use serde::{Deserialize, Serialize};
 
 use super::super::dir::Dir;
-use super::super::{Access, Mount, SKILL_CATEGORIES, VirtualPath};
+use super::super::{Access, Mount, VirtualPath};
 use super::copy::copy;
 use super::lock::Lock;
 use super::source::{Disabled, View, Wanted, scan, scan_settled, wanted_signature};
@@ -96,18 +96,6 @@ impl Skills {
             }
         }
         mounts
-    }
-
-    /// The name of the disabled skill that a path belongs to, if it does: its files are in no view, and whoever asks
-    /// for them may be told why.
-    pub fn disabled(&self, path: &VirtualPath) -> Option<String> {
-        let mut parts = path.below(&self.at)?.split('/');
-        let category = parts.next().filter(|category| SKILL_CATEGORIES.contains(category))?;
-        let depth = if category == "integrations" { 2 } else { 1 };
-        let names: Vec<&str> = parts.take(depth).collect();
-        let place = format!("{category}/{}", names.join("/"));
-        let name = names.get(depth - 1)?;
-        self.disabled.hides(&place).then(|| (*name).to_owned())
     }
 
     fn root(&self, view: View<'_>) -> PathBuf {

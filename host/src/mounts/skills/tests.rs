@@ -355,18 +355,3 @@ fn racing_rebuilds_agree_and_an_unrelated_skill_is_always_there() {
         assert!(watcher.join().unwrap() > 0);
     });
 }
-
-#[test]
-fn a_path_of_a_disabled_skill_is_recognised() {
-    let skills = World::new().skills(&["pdf", "integrations/lark/calendar"]);
-    let disabled = |path: &str| skills.disabled(&VirtualPath::new(path).unwrap());
-    for path in ["/mnt/skills/public/pdf", "/mnt/skills/custom/pdf/a/b", "/mnt/skills/integrations/x/pdf"] {
-        assert_eq!(disabled(path).as_deref(), Some("pdf"), "{path}");
-    }
-    assert_eq!(disabled("/mnt/skills/integrations/lark/calendar/SKILL.md").as_deref(), Some("calendar"));
-    for path in
-        ["/mnt/skills", "/mnt/skills/public", "/mnt/skills/integrations/lark", "/mnt/skills/public/xls/pdf", "/pdf"]
-    {
-        assert_eq!(disabled(path), None, "{path}");
-    }
-}

@@ -80,7 +80,10 @@ fn matcher(pattern: &str, options: &GrepOptions) -> Result<RegexMatcher> {
         .build(pattern)
         .map_err(|error| {
             let hint = "correct it, or ask for a literal search";
-            Error::invalid_argument(format!("invalid regular expression {pattern:?}: {error}")).hint(hint)
+            // The lines before the last one show the pattern again, as it is.
+            let text = error.to_string();
+            let why = text.lines().last().map_or("", |last| last.trim_start_matches("error: "));
+            Error::invalid_argument(format!("invalid regular expression {pattern:?}: {why}")).hint(hint)
         })
 }
 

@@ -30,12 +30,6 @@ pub fn is_ignored_name(name: &str) -> bool {
     SET.is_match(name)
 }
 
-/// Whether any segment of a path is left out. The path must be relative to the root of the search: what lies above that
-/// root is the caller's own choice.
-pub fn is_ignored_path(relative: &str) -> bool {
-    relative.split('/').any(is_ignored_name)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -57,13 +51,5 @@ mod tests {
         for name in ["a.log", ".log", "a~", ".upload-1-2.part", "x.egg-info"] {
             assert!(is_ignored_name(name), "{name}");
         }
-    }
-
-    #[test]
-    fn any_segment_counts() {
-        assert!(is_ignored_path("a/node_modules/b/c.js"));
-        assert!(is_ignored_path("a/b/x.pyc.tmp"));
-        assert!(!is_ignored_path("src/builder/a.rs"));
-        assert!(!is_ignored_path(""));
     }
 }

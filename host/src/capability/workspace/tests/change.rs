@@ -3,6 +3,9 @@
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 
+use super::super::blocking::Cancel;
+use super::super::change::{Stack, empty};
+use super::super::roots::Marks;
 use super::{Home, names, path};
 use crate::error::Code;
 
@@ -40,16 +43,23 @@ async fn only_what_is_named_is_removed() {
     remove("keep", true).await.unwrap();
 }
 
-#[tokio::test]
-async fn a_directory_wider_than_is_remembered_at_once_is_removed() {
-    let home = Home::new();
-    for number in 0..2_500 {
-        std::fs::create_dir_all(home.host(&format!("workspace/wide/{number}/deeper"))).unwrap();
+#[test]
+fn a_removal_remembers_few_directories_and_misses_none() {
+    // A directory takes some 50 bytes.
+    for (limit, at_most) in [(usize::MAX, usize::MAX), (4000, 5000), (1, 1000)] {
+        let temp = tempfile::tempdir().unwrap();
+        for number in 0..300 {
+            std::fs::create_dir_all(temp.path().join(format!("{number}/deeper/still"))).unwrap();
+            std::fs::create_dir_all(temp.path().join(format!("7/{number}"))).unwrap();
+            std::fs::write(temp.path().join(format!("7/{number}/f")), "x").unwrap();
+            std::fs::write(temp.path().join(format!("f{number}")), "x").unwrap();
+        }
+        let top = std::fs::File::open(temp.path()).unwrap().into();
+        let mut pending = Stack::new(limit);
+        empty(&top, &Marks::default(), &path(WS), &Cancel::default(), &mut pending).unwrap();
+        assert!(names(temp.path()).is_empty(), "{limit}");
+        assert!(pending.peak <= at_most, "{} bytes with a limit of {limit}", pending.peak);
     }
-    home.put("workspace/wide/7/deeper/f", "x");
-    home.put("workspace/keep", "x");
-    home.files.remove(&path(&format!("{WS}/wide")), true).await.unwrap();
-    assert_eq!(names(home.host("workspace")), ["keep"]);
 }
 
 #[tokio::test]
