@@ -569,18 +569,19 @@ mod tests {
             std::fs::create_dir_all(temp.path().join(&relative)).unwrap();
             expected.push(relative);
         };
-        for n in 0..50 {
-            make(format!("{n:02}"));
-            for m in 0..50 {
-                make(format!("{n:02}/{m:02}"));
-            }
+        // Without a bound, these 800 would wait together: more than any of the bounds below.
+        for n in 0..800 {
+            make(format!("{n:03}"));
         }
-        // The last ones in the wide one's order: they have to be found by looking again.
-        for relative in ["49/49/x", "49/49/x/y", "mount", "parent", "parent/mount"] {
+        for (n, m) in (0..20).flat_map(|n| (0..50).map(move |m| (n * 42, m))) {
+            make(format!("{n:03}/{m:02}"));
+        }
+        // The last ones in the order of wide ones: they have to be found by looking again.
+        for relative in ["798/49/x", "798/49/x/y", "mount", "parent", "parent/mount"] {
             make(relative.to_owned());
         }
         std::fs::create_dir(temp.path().join("parent/mount/hidden")).unwrap();
-        for relative in ["00/f", "49/49/x/y/f"] {
+        for relative in ["000/f", "798/49/x/y/f"] {
             std::fs::write(temp.path().join(relative), "").unwrap();
             expected.push(relative.to_owned());
         }
