@@ -17,7 +17,7 @@ use tokio::process::Child;
 
 use super::cgroup::Cgroup;
 use super::leash::{Leash, Target};
-use super::members::first_process;
+use super::members::{any_alive, first_process};
 use crate::error::{Code, Error, Result};
 use crate::ids::SandboxId;
 
@@ -86,7 +86,7 @@ impl Entry {
         }
         // Where the gateway is process 1 (a container without an init), orphans become its children.
         while let Ok(Some(_)) = waitpgid(self.id, WaitOptions::NOHANG) {}
-        test_kill_process_group(self.id) == Err(Errno::SRCH)
+        (test_kill_process_group(self.id) == Err(Errno::SRCH) || !any_alive(self.id))
             && self.first.as_ref().is_none_or(|first| first.is_dead())
             && self.cgroup.as_ref().is_none_or(Cgroup::is_empty)
     }
