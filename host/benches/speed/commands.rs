@@ -80,7 +80,7 @@ async fn drain(sandbox: &Sandbox, command: &str) -> u64 {
 }
 
 /// The bubblewrap command line that the sandbox's commands have, up to the shell: read from one that runs. With it the
-/// small shell in front that opens the seccomp filter, which can't be seen any more.
+/// small shell in front that opens the seccomp filter and the place for the status, which can't be seen any more.
 async fn isolation_of(sandbox: &Sandbox, filter: &Path) -> Vec<OsString> {
     const MARK: &str = "echo here; read line";
     let (keep, stdin) = tokio::sync::mpsc::channel(1);
@@ -98,7 +98,8 @@ async fn isolation_of(sandbox: &Sandbox, filter: &Path) -> Vec<OsString> {
     });
     let bwrap = lines.last().expect("the command that was just started has a bwrap process");
     assert!(filter.exists() && bwrap.iter().any(|word| word == "--seccomp"));
-    let mut isolation: Vec<OsString> = ["sh", "-c", "exec 9< \"$0\" && exec \"$@\""].map(OsString::from).to_vec();
+    let mut isolation: Vec<OsString> =
+        ["sh", "-c", "exec 9< \"$0\" 8> /dev/null && exec \"$@\""].map(OsString::from).to_vec();
     isolation.push(filter.into());
     isolation.extend(bwrap);
     drop(keep);

@@ -126,13 +126,18 @@ async fn warm_on_memory(table: &mut Table) {
     let lifecycle = lifecycle(memory(), Duration::ZERO);
     let scope = scope(0);
     lifecycle.acquire(&scope).await.unwrap().release().await;
-    let mut times = Times::default();
-    for _ in 0..ACQUIRES {
-        let begun = Instant::now();
-        let hold = lifecycle.acquire(&scope).await.unwrap();
-        times.push(begun.elapsed());
-        hold.release().await;
-    }
+    // In a task, as a server's requests are: the thread that blocks on this bench would wait for another to be woken.
+    let times = tokio::spawn(async move {
+        let mut times = Times::default();
+        for _ in 0..ACQUIRES {
+            let begun = Instant::now();
+            let hold = lifecycle.acquire(&scope).await.unwrap();
+            times.push(begun.elapsed());
+            hold.release().await;
+        }
+        times
+    });
+    let times = times.await.unwrap();
     table.add(name, times.shown(), "-".into(), times.median().as_secs_f64() * 1e6, Bound::AtMost(50.0, "µs"));
 }
 
