@@ -252,6 +252,13 @@ impl Inner {
                 Ok(permit) => return Ok(permit),
                 Err(refusal) => refusal,
             };
+            let visiting = self.visiting.load(Ordering::Acquire);
+            if refusal.reason == RefusalReason::Initializing && visiting && self.count_now().await {
+                match self.place(token).await {
+                    Ok(permit) => return Ok(permit),
+                    Err(again) => refusal = again,
+                }
+            }
             if refusal.reason == RefusalReason::Full && self.evict_oldest().await {
                 // Someone else may have been faster; then the next round evicts again or waits.
                 match self.place(token).await {

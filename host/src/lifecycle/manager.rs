@@ -39,6 +39,8 @@ pub(super) struct Inner {
     pub(super) capacity: Capacity,
     pub(super) slots: RwLock<HashMap<SandboxId, Arc<Slot>>>,
     pub(super) sightings: Mutex<Sightings>,
+    /// Nobody reconciles here, so that whoever needs the deployment's count takes it.
+    pub(super) visiting: AtomicBool,
     pub(super) closing: AtomicBool,
     /// Rung when the gateway begins to shut down.
     pub(super) closed: Notify,
@@ -106,6 +108,7 @@ impl Lifecycle {
                 capacity,
                 slots: RwLock::default(),
                 sightings: Mutex::default(),
+                visiting: AtomicBool::new(false),
                 closing: AtomicBool::new(false),
                 closed: Notify::new(),
                 drained: Notify::new(),
@@ -123,6 +126,7 @@ impl Lifecycle {
             return;
         }
         if upkeep == Upkeep::LeasesOnly {
+            inner.visiting.store(true, Ordering::Release);
             inner.runtime.spawn(Arc::clone(inner).renew_forever().boxed());
             return;
         }

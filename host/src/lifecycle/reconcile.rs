@@ -139,6 +139,21 @@ impl Inner {
         }
     }
 
+    /// Counts the deployment's sandboxes for its ledger, and does nothing else. False: they could not all be listed.
+    pub(super) async fn count_now(&self) -> bool {
+        let revision = self.ledger_revision().await;
+        match self.list_all().await {
+            Ok((items, complete)) => {
+                self.recount(revision, &items, complete).await;
+                complete
+            }
+            Err(error) => {
+                tracing::warn!(provider = %self.provider, %error, "the deployment's sandboxes can't be counted");
+                false
+            }
+        }
+    }
+
     async fn recount(&self, revision: Option<u64>, items: &[Item], complete: bool) {
         let (Some(ledger), Some(revision)) = (&self.ledger, revision) else { return };
         let mut ids: Vec<SandboxId> = items.iter().map(|item| item.instance.id.clone()).collect();

@@ -132,7 +132,7 @@ impl Lifecycle {
 
 impl Inner {
     /// All that the backend lists, within the budget of a reconciliation's pages; false if there is more.
-    async fn list_all(&self) -> Result<(Vec<Item>, bool)> {
+    pub(super) async fn list_all(&self) -> Result<(Vec<Item>, bool)> {
         let budget = &self.settings.reconcile;
         let (mut items, mut cursor) = (Vec::new(), None);
         for _ in 0..budget.max_pages {

@@ -73,6 +73,23 @@ async fn without_the_count_nothing_is_made() {
 }
 
 #[tokio::test]
+async fn a_single_command_counts_for_itself_and_still_fails_closed() {
+    let server = RedisServer::start(&[]);
+    let backend = Arc::new(TestBackend::default());
+    backend.plant(&scope("x").hashed_id(), None);
+    let visitor = gateway(&server, &backend, "one");
+    visitor.start(Upkeep::LeasesOnly);
+    backend.script.lock().inventory = Step::Fails;
+    assert_eq!(visitor.acquire(&scope("a")).await.unwrap_err().code(), Code::CapacityInitializing);
+    backend.script.lock().inventory = Step::Works;
+    let hold = visitor.acquire(&scope("a")).await.unwrap();
+    let error = visitor.acquire(&scope("b")).await.unwrap_err();
+    assert_eq!((error.code(), backend.live()), (Code::Capacity, 2), "what was there is counted");
+    assert_eq!(visitor.list().len(), 1, "and not adopted");
+    drop(hold);
+}
+
+#[tokio::test]
 async fn what_cannot_be_listed_cannot_be_counted() {
     let server = RedisServer::start(&[]);
     let connection = RedisConnection::open(&server.url(), None).unwrap();
