@@ -7,7 +7,6 @@ use tokio::sync::oneshot;
 
 use super::manager::{Inner, Lifecycle};
 use super::slot::{Phase, Slot};
-use super::teardown::Force;
 use crate::ids::SandboxId;
 
 impl Lifecycle {
@@ -75,8 +74,10 @@ impl Inner {
         };
         self.capacity.ring();
         if self.is_closing() {
-            if let Err(error) = self.teardown(slot, Force::UnlessRunning).await {
-                tracing::warn!(provider = %self.provider, sandbox = %slot.id, %error, "released while shutting down");
+            // As the shutdown does with all others; it may have been here already. What still runs has its grace.
+            if slot.state.lock().operations == 0 {
+                let mode = *self.closing_mode.lock();
+                let _ = self.close_in(slot, mode).await;
             }
             return;
         }

@@ -73,6 +73,7 @@ impl Lifecycle {
 
 impl Inner {
     async fn shut_down(self: &Arc<Self>, mode: ShutdownMode, grace: Duration) -> ShutdownReport {
+        *self.closing_mode.lock() = mode;
         self.closing.store(true, Ordering::Release);
         self.closed.notify_waiters();
         self.capacity.ring();
@@ -113,6 +114,14 @@ impl Inner {
 
     async fn close(self: &Arc<Self>, slot: Arc<Slot>, mode: ShutdownMode) -> Closed {
         let turn = slot.enter(&self.guards).await;
+        let closed = self.close_in(&slot, mode).await;
+        drop(turn);
+        self.tidy(slot);
+        closed
+    }
+
+    /// The caller holds the slot's lock.
+    pub(super) async fn close_in(self: &Arc<Self>, slot: &Arc<Slot>, mode: ShutdownMode) -> Closed {
         let (vacant, made) = {
             let state = slot.state.lock();
             let made = state.phase.settled().is_some_and(|tenancy| tenancy.origin == Origin::Made);
@@ -123,7 +132,7 @@ impl Inner {
             ShutdownMode::StopMade => !made,
             ShutdownMode::Keep => true,
         };
-        let closed = if vacant {
+        if vacant {
             Closed::Nothing
         } else if keep && !self.features.ephemeral {
             if let Err(error) = self.store.release(&slot.id).await {
@@ -132,11 +141,11 @@ impl Inner {
             slot.state.lock().vacate();
             Closed::Left
         } else {
-            match self.teardown(&slot, Force::Ours).await {
+            match self.teardown(slot, Force::Ours).await {
                 Ok(Stopped::Yes) => Closed::Stopped,
                 Ok(Stopped::NotHere) => Closed::Nothing,
                 Ok(Stopped::Refused | Stopped::InUse) => {
-                    self.forget(&slot, "a peer owns it");
+                    self.forget(slot, "a peer owns it");
                     Closed::Left
                 }
                 Err(error) => {
@@ -144,14 +153,11 @@ impl Inner {
                     Closed::Failed
                 }
             }
-        };
-        drop(turn);
-        self.tidy(slot);
-        closed
+        }
     }
 }
 
-enum Closed {
+pub(super) enum Closed {
     Nothing,
     Stopped,
     Left,

@@ -1,8 +1,10 @@
 //! A real `redis-server` of a test's own: a free loopback port, a private folder, ended by its process id.
 
-use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::io::{BufRead, BufReader};
+use std::net::{Ipv4Addr, TcpListener};
 use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::sync::mpsc;
+use std::time::Duration;
 
 use tempfile::TempDir;
 
@@ -48,20 +50,25 @@ impl RedisServer {
             .args(["--dir", self.folder.path().to_str().unwrap()])
             .args(&self.args)
             .stdin(Stdio::null())
-            .stdout(Stdio::null())
+            .stdout(Stdio::piped())
             .spawn()
             .expect("these tests need redis-server 6 or later on the PATH");
         let child = self.child.insert(child);
-        let deadline = Instant::now() + START_DEADLINE;
-        loop {
-            if child.try_wait().unwrap().is_some() {
-                return false;
+        let (sender, ready) = mpsc::channel();
+        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        // What it says itself, since another server may answer on the port. Read to the end, so that it never waits to write.
+        std::thread::spawn(move || {
+            while let Some(Ok(line)) = lines.next() {
+                if line.contains("eady to accept connections") || line.contains("Sentinel ID is") {
+                    let _ = sender.send(());
+                }
             }
-            if TcpStream::connect((Ipv4Addr::LOCALHOST, self.port)).is_ok() {
-                return true;
-            }
-            assert!(Instant::now() < deadline, "redis-server does not answer");
-            std::thread::yield_now();
+        });
+        match ready.recv_timeout(START_DEADLINE) {
+            Ok(()) => true,
+            // It closed its output, and so ended.
+            Err(mpsc::RecvTimeoutError::Disconnected) => false,
+            Err(mpsc::RecvTimeoutError::Timeout) => panic!("redis-server does not say that it is ready"),
         }
     }
 

@@ -128,3 +128,25 @@ async fn what_is_kept_beside_a_sandbox_lives_as_long_as_its_stay() {
     let hold = rig.lifecycle.acquire(&scope("adopted")).await.unwrap();
     assert_eq!(kept(&hold).0, scope("adopted"), "made when it is known whose it is");
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_release_that_meets_a_shutdown_does_what_the_shutdown_does() {
+    for (mode, left) in [(ShutdownMode::Keep, 2), (ShutdownMode::StopMade, 1), (ShutdownMode::Stop, 0)] {
+        let rig = Rig::plain();
+        let found = scope("found").hashed_id();
+        rig.backend.plant(&found, Some(&scope("found")));
+        let hold = rig.lifecycle.acquire(&scope("found")).await.unwrap();
+        let made = rig.lifecycle.acquire(&scope("made")).await.unwrap();
+        // The shutdown waits for an operation in one of them when the other is released.
+        let pin = made.pin();
+        let lifecycle = rig.lifecycle.clone();
+        let closing = tokio::spawn(async move { lifecycle.shutdown(mode, Duration::from_secs(60)).await });
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        hold.release().await;
+        drop((pin, made));
+        closing.await.unwrap();
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        assert_eq!(rig.backend.live(), left, "{mode:?}");
+        assert_eq!((rig.owner(&found).await, rig.lifecycle.list().len()), (None, 0), "{mode:?}");
+    }
+}
