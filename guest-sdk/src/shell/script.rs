@@ -16,6 +16,15 @@ pub(super) fn script(target: &Target, tools: &[&str], body: &str) -> String {
     )
 }
 
+/// A script that clears up when it is told to end. The shell that runs it must not end before it: where the command has a
+/// process namespace of its own, that would kill what clears up.
+pub(super) fn clearing_up(script: &str) -> String {
+    format!("trap : {ENDINGS}\n{script}\n__sandgate=$?; trap - {ENDINGS}; (exit $__sandgate)")
+}
+
+/// The signals that end a command and that it can hear.
+pub(super) const ENDINGS: &str = "HUP INT TERM PIPE";
+
 /// Sets `$s` to what `stat` says of `$p` in `format`, or ends the script with the reason why it can't.
 pub(super) fn stat(options: &str, format: &str) -> String {
     format!("s=$(stat {options} -c '{format}' -- \"$p\" 2>&1) || {{ printf '%s\\n' \"$s\" >&2; exit 1; }}")

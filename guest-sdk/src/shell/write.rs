@@ -8,7 +8,7 @@
 
 use super::failure::Code;
 use super::quote::Target;
-use super::script::script;
+use super::script::{ENDINGS, clearing_up, script};
 use crate::error::Result;
 use crate::values::{Error, WriteMode, WriteOptions};
 
@@ -60,20 +60,25 @@ pub(super) fn upload_script(target: &Target, options: WriteOptions) -> Result<St
     // namespace of its own, many have the same number `$$`, and a name that was taken may be free again by now: so a
     // failure is no reason to look closer, but to try the next name. What will replace a file is hidden from
     // others until it has that file's mode; any other keeps the mode that the user's umask gives to a new file.
+    // A signal that comes while the file is being made waits until it is known whether it was: the subshell hears none, and
+    // the shell only notes it.
     let body = format!(
         "{resolve}\n\
          mkdir -p -- \"$d/\" || {{\n\
          while [ -n \"$d\" ] && [ ! -e \"$d\" ]; do d=${{d%/*}}; done\n\
          [ -d \"$d/\" ] || exit {not_a_directory}; exit 1; }}\n\
-         i=0; f=\n\
-         trap '[ -z \"$f\" ] || rm -f -- \"$f\"' EXIT\n\
-         trap 'exit 1' HUP INT TERM PIPE\n\
+         i=0; f=; k=\n\
+         trap '[ -z \"$f\" ] || {{ trap \"\" {ENDINGS}; rm -f -- \"$f\"; }}' EXIT\n\
+         trap 'k=1' {ENDINGS}\n\
          while :; do\n\
          n=$d/.upload-$$-$i.part\n\
-         if ( if [ -e \"$t\" ]; then umask 077; fi; set -C; : >\"$n\" ) 2>/dev/null; then f=$n; break; fi\n\
+         if ( trap '' {ENDINGS}; if [ -e \"$t\" ]; then umask 077; fi; set -C; : >\"$n\" ) 2>/dev/null; then f=$n; break; fi\n\
+         if [ -n \"$k\" ]; then exit 1; fi\n\
          i=$((i + 1))\n\
          if [ $i -gt {MAX_TRIES} ]; then ( set -C; : >\"$n\" ) && f=$n && break; exit 1; fi\n\
          done\n\
+         trap 'exit 1' {ENDINGS}\n\
+         if [ -n \"$k\" ]; then exit 1; fi\n\
          cat >\"$f\" || exit 1\n\
          s=$(stat -c %s -- \"$f\") || exit 1\n\
          printf '%s %s\\n' \"$$-$i\" \"$s\" || exit 1\n\
@@ -81,7 +86,7 @@ pub(super) fn upload_script(target: &Target, options: WriteOptions) -> Result<St
         resolve = resolve(options),
         not_a_directory = Code::NotADirectory,
     );
-    Ok(script(target, &["cat", "mkdir", "readlink", "rm", "stat"], &body))
+    Ok(clearing_up(&script(target, &["cat", "mkdir", "readlink", "rm", "stat"], &body)))
 }
 
 /// Puts the new file in place; it is gone afterwards, whatever happens.
@@ -106,14 +111,15 @@ pub(super) fn commit_script(target: &Target, options: WriteOptions, upload: &Upl
     };
     // The trap comes first: what `resolve` refuses must not leave the new file. `$d` is not known before.
     let body = format!(
-        "f=; trap 'rm -f -- \"${{f:-${{p%/*}}/.upload-{id}.part}}\"' EXIT\n\
+        "trap 'exit 1' {ENDINGS}\n\
+         f=; trap 'trap \"\" {ENDINGS}; rm -f -- \"${{f:-${{p%/*}}/.upload-{id}.part}}\"' EXIT\n\
          {resolve}\n\
          f=$d/.upload-{id}.part\n\
          {commit}\nexit 0",
         resolve = resolve(options),
         id = upload.id,
     );
-    script(target, &["cat", "chmod", "chown", "ln", "mv", "readlink", "rm", "stat"], &body)
+    clearing_up(&script(target, &["cat", "chmod", "chown", "ln", "mv", "readlink", "rm", "stat"], &body))
 }
 
 #[cfg(test)]

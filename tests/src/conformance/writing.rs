@@ -122,12 +122,13 @@ pub async fn an_upload_that_breaks_off_changes_nothing(subject: &Subject) {
         let error = failure(sandbox.write_file(path, broken_stream(b"half of it"), options).await);
         assert!(!error.message().is_empty());
     }
-    // The caller gives up in the middle.
+    // The caller gives up in the middle: when more has been taken than fits between here and the file.
     let (sender, data) = mpsc::channel(1);
     let upload = sandbox.write_file(&old, data, REPLACE);
     let give_up = async {
-        sender.send(Ok(Bytes::from(vec![b'x'; 100_000]))).await.unwrap();
-        sender.send(Ok(Bytes::from_static(b"more"))).await.unwrap();
+        for _ in 0..64 {
+            sender.send(Ok(Bytes::from(vec![b'x'; 64 << 10]))).await.unwrap();
+        }
     };
     tokio::select! {
         done = upload => panic!("{done:?}"),

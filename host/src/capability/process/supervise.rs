@@ -26,6 +26,13 @@ use crate::values::{ByteStream, Event, ExitStatus, Signal, SignalStream};
 /// that hangs in the kernel (a dead network file system) takes that long.
 const KILL_GRACE: Duration = Duration::from_secs(5);
 
+/// How often a command that nobody waits for is asked to end (SIGTERM) before it is killed. More than once, since a shell
+/// that is just about to start the next program passes nothing on to it.
+const ASKS: u32 = 4;
+
+/// How long it may take after each: enough in all to remove a file on a busy machine, and less than anybody notices.
+const CLEAR_UP: Duration = Duration::from_millis(500);
+
 /// How often a command that is about to start in its namespace is looked for: to remember the namespace's first process,
 /// and for signals that came before the command.
 const START_LOOK: Duration = Duration::from_millis(1);
@@ -120,22 +127,26 @@ impl Running {
             }
         });
         let mut feeding = stdin.is_some();
+        let mut still_open = None;
         let mut feed = pin!(feed(stdin.take()));
         let mut waiting: VecDeque<Signal> = VecDeque::new();
         let mut reading = true;
         let mut looks = if *namespace { MAX_START_LOOKS } else { 0 };
         let mut ticks = tokio::time::interval(START_LOOK);
         ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-        loop {
+        let end = loop {
             // In this order: a flood of output must hide neither the end, nor the deadline, nor a signal.
             tokio::select! {
                 biased;
-                () = events.closed() => return End::CallerGone,
-                status = group.led_by(child) => return status.map_or_else(End::Lost, End::Exited),
-                timeout = &mut alarm => return End::TimedOut(timeout),
+                () = events.closed() => break End::CallerGone,
+                status = group.led_by(child) => break status.map_or_else(End::Lost, End::Exited),
+                timeout = &mut alarm => break End::TimedOut(timeout),
                 fed = &mut feed, if feeding => match fed {
                     Ok(()) => feeding = false,
-                    Err(error) => return End::BrokenInput(error),
+                    Err(broken) => {
+                        still_open = Some(broken.pipe);
+                        break End::BrokenInput(broken.error);
+                    }
                 },
                 signal = next_signal(signals), if signals.is_some() => match signal {
                     Some(signal) if waiting.len() < MAX_WAITING_SIGNALS => {
@@ -154,7 +165,7 @@ impl Running {
                     let permit = events.reserve().await.ok()?;
                     Some((permit, output.next().await))
                 }, if reading => match taken {
-                    None => return End::CallerGone,
+                    None => break End::CallerGone,
                     Some((_, None)) => reading = false,
                     Some((permit, Some(event))) => {
                         let event = match limit {
@@ -167,7 +178,13 @@ impl Running {
                     }
                 },
             }
+        };
+        // While its input is still open: one that reads to the end must not take this for the end.
+        if matches!(end, End::CallerGone | End::BrokenInput(_)) {
+            clear_up(group, child, *namespace).await;
         }
+        drop(still_open);
+        end
     }
 }
 
@@ -193,14 +210,22 @@ async fn deliver(events: &Sender<Event>, rest: VecDeque<Event>, mut limit: Optio
 }
 
 /// Writes the input and closes it. A command that does not want all of it is no error.
-async fn feed(stdin: Option<(pipe::Sender, ByteStream)>) -> Result<()> {
+async fn feed(stdin: Option<(pipe::Sender, ByteStream)>) -> Result<(), Broken> {
     let Some((mut pipe, mut bytes)) = stdin else { return Ok(()) };
     while let Some(piece) = bytes.recv().await {
-        if pipe.write_all(&piece?).await.is_err() {
-            break;
+        match piece {
+            Ok(piece) if pipe.write_all(&piece).await.is_err() => break,
+            Ok(_) => {}
+            Err(error) => return Err(Broken { error, pipe }),
         }
     }
     Ok(())
+}
+
+/// Input that broke off; closed, it would look like one that ends.
+struct Broken {
+    error: Error,
+    pipe: pipe::Sender,
 }
 
 async fn next_signal(signals: &mut Option<SignalStream>) -> Option<Signal> {
@@ -208,6 +233,24 @@ async fn next_signal(signals: &mut Option<SignalStream>) -> Option<Signal> {
         Some(signals) => signals.recv().await,
         None => None,
     }
+}
+
+/// Gives a command the time to clear up.
+async fn clear_up(group: &mut Group, child: &mut Child, namespace: bool) {
+    for _ in 0..ASKS {
+        if !ask_to_end(group, namespace) || tokio::time::timeout(CLEAR_UP, group.led_by(child)).await.is_ok() {
+            return;
+        }
+    }
+}
+
+/// False: there is no command yet that could clear up.
+fn ask_to_end(group: &Group, namespace: bool) -> bool {
+    if namespace {
+        return signal_command(group.id(), OsSignal::TERM);
+    }
+    group.signal(OsSignal::TERM);
+    true
 }
 
 fn send_waiting(group: &Group, namespace: bool, waiting: &mut VecDeque<Signal>) {

@@ -129,6 +129,39 @@ async fn a_caller_that_goes_away_ends_the_command() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_command_that_nobody_waits_for_may_clear_up() {
+    for isolation in BOTH {
+        let kit = Kit::new(isolation);
+        let (cleared, whole) = (kit.dir.path().join("workspace/cleared"), kit.dir.path().join("workspace/whole"));
+        let script = "trap 'echo > cleared; exit 1' TERM; echo ready; cat > /dev/null; echo > whole";
+        let (sender, stdin) = mpsc::channel(1);
+        let started = kit.processes.spawn(&kit.sandbox, &kit.mounts, bash(script), Some(stdin), None).await;
+        let mut events = started.unwrap();
+        within(events.recv()).await.unwrap();
+        // Its input ends at the same moment, and must not look like an end that was meant.
+        drop(events);
+        drop(sender);
+        until("it has cleared up", || cleared.exists()).await;
+        kit.settled().await;
+        assert!(!whole.exists());
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_command_that_will_not_end_is_killed_when_nobody_waits_for_it() {
+    for isolation in BOTH {
+        let kit = Kit::new(isolation);
+        let sleep = unique_sleep();
+        let mut events = kit.start(bash(&format!("trap '' TERM; echo ready; sleep {sleep}"))).await.unwrap();
+        within(events.recv()).await.unwrap();
+        until("the command sleeps", || processes_with(&sleep) == 1).await;
+        drop(events);
+        until("the command is gone", || processes_with(&sleep) == 0).await;
+        kit.settled().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn signals_reach_the_command_and_its_code_comes_back() {
     // Who started the tests may ignore them (nohup, a shell's background job), and a shell can't trap what it was started to
     // ignore. What is caught here is not ignored there.
