@@ -104,8 +104,8 @@ impl Exec {
                     format!("\n[sandgate: {count} bytes of output left out here]\n").as_bytes(),
                 ),
                 Event::Exited(status) => {
-                    // Codes beyond a byte can't be passed on; no shell makes any.
-                    return Ok(ExitCode::from(u8::try_from(status.code & 0xff).unwrap_or(NOT_RUN)));
+                    // Codes beyond a byte can't be passed on; no shell makes any. They must not come out as a success.
+                    return Ok(ExitCode::from(u8::try_from(status.code).unwrap_or(u8::MAX)));
                 }
                 Event::Failed(error) => return Err(error),
             };

@@ -10,6 +10,7 @@ mod provider;
 mod sandbox;
 mod told;
 
+use std::io::IsTerminal;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -105,8 +106,8 @@ pub(crate) fn run() -> ExitCode {
         }
         Err(error) => error.exit(),
     };
-    logging();
     let output = cli.output;
+    logging(output);
     let failure_code = matches!(cli.command, Command::Exec(_)).then_some(exec::NOT_RUN);
     let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
         Ok(runtime) => runtime,
@@ -154,10 +155,15 @@ async fn visit(loaded: Loaded) -> Result<Gateway, Error> {
 }
 
 /// Diagnostics go to standard error, and only warnings unless `RUST_LOG` says otherwise.
-fn logging() {
+fn logging(output: Output) {
     use tracing_subscriber::EnvFilter;
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("warn"));
-    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
+    let subscriber = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    match output {
+        Output::Table => subscriber.with_ansi(std::io::stderr().is_terminal()).init(),
+        // A program that reads JSON from standard error reads all of it.
+        Output::Json => subscriber.json().init(),
+    }
 }
 
 /// The exit code for an error; `exec` has one for all that is not the command's own.

@@ -12,7 +12,7 @@ use sandgate::{Code, Error, Gateway};
 use serde_json::{Value, json};
 
 use super::told::Told;
-use super::{Outcome, Output, print, visit};
+use super::{Outcome, Output, exit_code, print, visit};
 
 /// Look at sandboxes and end them
 #[derive(Debug, Subcommand)]
@@ -20,7 +20,7 @@ pub(super) enum Sandbox {
     /// List the sandboxes at the backends, and which gateway looks after each
     ///
     /// Phases: owned (a gateway looks after it), stopping (a gateway is stopping it), unowned (no gateway does; the next
-    /// reconciliation adopts it once it was so for a whole lease time).
+    /// reconciliation adopts it once it was so for a whole lease time), unknown (its lease can't be read).
     #[command(
         after_help = "Examples:\n  sandgate sandbox list\n  sandgate sandbox list --output json | jq -r '.sandboxes[] | select(.phase == \"unowned\") | .id'"
     )]
@@ -38,7 +38,8 @@ pub(super) enum Sandbox {
     },
     /// End a sandbox, also one that is in use
     ///
-    /// One that a gateway looks after is left alone: end it there, or take it over.
+    /// One that a gateway looks after is left alone: end it there, or take it over. Where leases are kept in each gateway's
+    /// memory, nobody can see whether one does.
     #[command(
         after_help = "Examples:\n  sandgate sandbox destroy 3f2a9c0b7d1e4f56\n  sandgate sandbox destroy --thread t1 --provider e2b --take-over"
     )]
@@ -51,8 +52,9 @@ pub(super) enum Sandbox {
     },
     /// Compare the backends' sandboxes with the leases, as gateways do by themselves
     ///
-    /// What is dead is dropped and what is there twice is stopped. Without `--stop-orphans`, what nobody looks after is
-    /// only counted (`deferred`): a running gateway adopts it after a whole lease time.
+    /// Without `--stop-orphans` or `--watch` it is a single look, and nothing is stopped: what nobody looks after is counted as
+    /// `deferred` (a running gateway adopts it after a whole lease time) or, where leases are kept in memory so that nobody else
+    /// can be seen, as `adopted`. `unknown` are those whose lease could not be read (exit code 5).
     #[command(
         after_help = "Examples:\n  sandgate sandbox reconcile\n  sandgate sandbox reconcile --stop-orphans\n  sandgate sandbox reconcile --watch"
     )]
@@ -163,6 +165,12 @@ async fn list(gateway: &Gateway, of: Of, output: Output) -> Outcome {
                 if !survey.complete && gateway.lifecycle(&name).await?.features().listable {
                     notes.push(format!("{name}: it has more sandboxes than are listed at once"));
                 }
+                for sighted in &survey.sandboxes {
+                    let problem = sighted.unreadable.as_ref();
+                    notes.extend(
+                        problem.map(|why| format!("{name}: the lease of {}: {}", sighted.id, print::shown(why))),
+                    );
+                }
                 sandboxes.extend(survey.sandboxes.into_iter().map(|sighted| (name.clone(), sighted)));
             }
             // The only one that was asked for.
@@ -194,7 +202,7 @@ async fn list(gateway: &Gateway, of: Of, output: Output) -> Outcome {
             print::error(output, &error.clone().context(format_args!("provider {name}")));
         }
     }
-    Ok(if problems.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(1) })
+    Ok(ExitCode::from(problems.first().map_or(0, |(_, error)| exit_code(error.code(), None))))
 }
 
 async fn show(gateway: &Gateway, which: Which, output: Output) -> Outcome {
@@ -242,7 +250,10 @@ async fn destroy(gateway: &Gateway, which: Which, take_over: bool, output: Outpu
         }
         Stopped::Refused | Stopped::InUse => {
             let owner = lifecycle.look_up(&id, which.scope().as_ref()).await?.and_then(|sighted| sighted.lease);
-            let owner = owner.map_or_else(|| "another gateway".to_owned(), |lease| format!("gateway {}", lease.owner));
+            let owner = owner.map_or_else(
+                || "another gateway".to_owned(),
+                |lease| format!("gateway {}", print::shown(&lease.owner.to_string())),
+            );
             return Err(Error::new(Code::NotOwner, format!("{owner} looks after sandbox {id} of provider {name}"))
                 .hint("end it there, or pass --take-over: whoever uses it there loses it"));
         }
@@ -255,38 +266,64 @@ async fn destroy(gateway: &Gateway, which: Which, take_over: bool, output: Outpu
 }
 
 async fn reconcile(gateway: &Gateway, of: Of, stop_orphans: bool, output: Output) -> Outcome {
-    let head = ["PROVIDER", "LISTED", "WHOLE LIST", "ADOPTED", "DEFERRED", "DEAD", "DUPLICATES", "STOPPED"];
-    let (mut rows, mut objects, mut failed) = (vec![head.map(String::from).to_vec()], Vec::new(), None);
+    let head = [
+        "PROVIDER",
+        "LISTED",
+        "WHOLE LIST",
+        "ADOPTED",
+        "DEFERRED",
+        "UNKNOWN",
+        "DEAD",
+        "DUPLICATES",
+        "STOPPED",
+        "FAILED",
+    ];
+    let (mut rows, mut objects) = (vec![head.map(String::from).to_vec()], Vec::new());
+    let (mut problem, mut unknown, mut failed) = (None, false, false);
     for name in providers(gateway, of) {
-        let lifecycle = gateway.lifecycle(&name).await?;
-        if !lifecycle.features().listable {
-            if let Some(why) = unseen(&name, lifecycle) {
-                print::note(output, &why);
+        let reconciled = async {
+            let lifecycle = gateway.lifecycle(&name).await?;
+            if !lifecycle.features().listable {
+                unseen(&name, lifecycle).iter().for_each(|why| print::note(output, why));
+                return Ok(None);
             }
-            continue;
-        }
-        let outcome =
-            if stop_orphans { stop_all(gateway, &name, lifecycle, output).await } else { look(lifecycle).await };
-        match outcome {
-            Ok((report, stopped)) => {
-                let ReconcileReport { listed, complete, adopted, deferred, dead, duplicates } = report;
-                let whole = if complete { "yes" } else { "no" };
-                let counts = [adopted, deferred, dead, duplicates, stopped].map(|count| count.to_string());
-                let start = [name.to_string(), listed.to_string(), whole.to_owned()];
-                rows.push(start.into_iter().chain(counts).collect());
-                objects.push(json!({
-                    "provider": name.as_str(), "listed": listed, "complete": complete, "adopted": adopted,
-                    "deferred": deferred, "dead": dead, "duplicates": duplicates, "stopped": stopped,
-                }));
+            let reconciled =
+                if stop_orphans { stop_all(gateway, &name, lifecycle, output).await } else { look(lifecycle).await };
+            reconciled.map(Some)
+        };
+        match reconciled.await {
+            Ok(Some(reconciled)) => {
+                unknown |= reconciled.report.unknown > 0;
+                failed |= reconciled.failed > 0;
+                let values = reconciled.counts(&name);
+                let cell = |value: &Value| match value {
+                    Value::Bool(whole) => if *whole { "yes" } else { "no" }.to_owned(),
+                    Value::String(text) => text.clone(),
+                    other => other.to_string(),
+                };
+                rows.push(values.iter().map(|(_, value)| cell(value)).collect());
+                objects.push(Value::from_iter(values));
             }
-            Err(error) => failed = Some(error.context(format_args!("provider {name}"))),
+            Ok(None) => {}
+            // The others have a right to be looked at; the last problem decides the exit code.
+            Err(error) => {
+                let error = error.context(format_args!("provider {name}"));
+                if let Some(earlier) = problem.replace(error) {
+                    print::error(output, &earlier);
+                }
+            }
         }
     }
     match output {
         Output::Json => print::json(&objects)?,
         Output::Table => print::table(&rows)?,
     }
-    failed.map_or(Ok(ExitCode::SUCCESS), Err)
+    match problem {
+        Some(error) => Err(error),
+        None if failed => Ok(ExitCode::from(1)),
+        None if unknown => Ok(ExitCode::from(5)),
+        None => Ok(ExitCode::SUCCESS),
+    }
 }
 
 /// Looks after what nobody else does, until told to end.
@@ -295,10 +332,17 @@ async fn watch(loaded: Loaded, of: Of, output: Output) -> Outcome {
     let gateway = Gateway::open(loaded.config).await?;
     let (mut watched, mut others) = (Vec::new(), Vec::new());
     for name in providers(&gateway, of) {
-        let lifecycle = gateway.lifecycle(&name).await?;
-        match unseen(&name, lifecycle) {
-            Some(why) => others.push(why),
-            None => watched.push(name.to_string()),
+        match gateway.lifecycle(&name).await {
+            Ok(lifecycle) => match unseen(&name, lifecycle) {
+                Some(why) => others.push(why),
+                None => watched.push(name.to_string()),
+            },
+            Err(error) if error.code() == Code::UnknownProvider => return Err(error),
+            // The others have a right to be looked after.
+            Err(error) => {
+                others.push(format!("{name}: it can't be loaded"));
+                print::error(output, &error.context(format_args!("provider {name}")));
+            }
         }
     }
     if watched.is_empty() {
@@ -309,22 +353,82 @@ async fn watch(loaded: Loaded, of: Of, output: Output) -> Outcome {
     others.iter().for_each(|why| print::note(output, why));
     print::note(output, &format!("watching {} as {}", watched.join(", "), gateway.owner_id()));
     told.next().await;
-    gateway.shutdown_with(ShutdownMode::Keep).await;
-    Ok(ExitCode::SUCCESS)
+    told.close(&gateway, ShutdownMode::Keep, output, Ok(ExitCode::SUCCESS)).await
+}
+
+/// What reconciling one provider came to.
+#[derive(Debug, Default)]
+struct Reconciled {
+    report: ReconcileReport,
+    /// Orphans that were stopped.
+    stopped: usize,
+    /// Orphans that could not be stopped.
+    failed: usize,
+}
+
+impl Reconciled {
+    /// The columns, by their names in JSON.
+    fn counts(&self, name: &ProviderName) -> Vec<(String, Value)> {
+        let ReconcileReport { listed, complete, adopted, deferred, unknown, dead, duplicates } = self.report;
+        let values = [
+            ("provider", json!(name.as_str())),
+            ("listed", json!(listed)),
+            ("complete", json!(complete)),
+            ("adopted", json!(adopted)),
+            ("deferred", json!(deferred)),
+            ("unknown", json!(unknown)),
+            ("dead", json!(dead)),
+            ("duplicates", json!(duplicates)),
+            ("stopped", json!(self.stopped)),
+            ("failed", json!(self.failed)),
+        ];
+        values.map(|(key, value)| (key.to_owned(), value)).into()
+    }
+
+    /// One more pass. What is left over is as the last pass saw it.
+    async fn pass(&mut self, lifecycle: &Lifecycle) -> Result<(), Error> {
+        let before = self.report;
+        let now = lifecycle.reconcile().await?;
+        self.report = ReconcileReport {
+            adopted: before.adopted + now.adopted,
+            dead: before.dead + now.dead,
+            duplicates: before.duplicates + now.duplicates,
+            ..now
+        };
+        Ok(())
+    }
+
+    /// Stops what the passes adopted.
+    async fn stop(&mut self, name: &ProviderName, lifecycle: &Lifecycle, output: Output) {
+        self.failed = 0;
+        for status in lifecycle.list() {
+            match lifecycle.destroy(&status.id, false).await {
+                Ok(Stopped::Yes) => self.stopped += 1,
+                // A peer has it, or works in it: it is no orphan.
+                Ok(Stopped::Refused | Stopped::InUse | Stopped::NotHere) => {}
+                Err(error) => {
+                    self.failed += 1;
+                    print::error(output, &error.context(format_args!("provider {name}")));
+                }
+            }
+        }
+    }
 }
 
 /// One reconciliation. What it adopts is given up again at the end.
-async fn look(lifecycle: &Lifecycle) -> Result<(ReconcileReport, usize), Error> {
-    Ok((lifecycle.reconcile().await?, 0))
+async fn look(lifecycle: &Lifecycle) -> Result<Reconciled, Error> {
+    let mut reconciled = Reconciled::default();
+    reconciled.pass(lifecycle).await?;
+    Ok(reconciled)
 }
 
-/// Reconciles until a whole lease time has passed, then stops what it adopted.
+/// Reconciles until a whole lease time has passed, and stops what it adopts.
 async fn stop_all(
     gateway: &Gateway,
     name: &ProviderName,
     lifecycle: &Lifecycle,
     output: Output,
-) -> Result<(ReconcileReport, usize), Error> {
+) -> Result<Reconciled, Error> {
     let Some(times) = gateway.shared_leases() else {
         return Err(Error::new(
             Code::Unsupported,
@@ -334,36 +438,32 @@ async fn stop_all(
     };
     // An orphan's grace begins when it is first seen; a look every quarter of it shows whether it stays one.
     let (step, looks) = (times.ttl() / 4, 5);
-    let mut sum = ReconcileReport::default();
+    let mut reconciled = Reconciled::default();
     for number in 0..=looks {
-        let ReconcileReport { listed, complete, adopted, deferred, dead, duplicates } = lifecycle.reconcile().await?;
-        sum = ReconcileReport {
-            listed,
-            complete,
-            adopted: sum.adopted + adopted,
-            deferred,
-            dead: sum.dead + dead,
-            duplicates: sum.duplicates + duplicates,
-        };
-        if deferred == 0 || number == looks {
-            break;
-        }
-        if number == 0 {
+        reconciled.pass(lifecycle).await?;
+        let left = reconciled.report.deferred + reconciled.report.unknown;
+        if number == 0 && left > 0 {
             let seconds = times.ttl().as_secs();
             print::note(
                 output,
-                &format!("{name}: watching {deferred} sandboxes that are not ours for {seconds} seconds"),
+                &format!("{name}: watching {left} sandboxes that nobody looks after for {seconds} seconds"),
             );
+        }
+        // There may be less room here than there are orphans: those that were adopted make way for the next.
+        loop {
+            let before = reconciled.stopped;
+            reconciled.stop(name, lifecycle, output).await;
+            if reconciled.stopped == before || reconciled.report.deferred == 0 {
+                break;
+            }
+            reconciled.pass(lifecycle).await?;
+        }
+        if reconciled.report.deferred + reconciled.report.unknown == 0 || number == looks {
+            break;
         }
         tokio::time::sleep(step).await;
     }
-    let mut stopped = 0;
-    for status in lifecycle.list() {
-        if matches!(lifecycle.destroy(&status.id, false).await, Ok(Stopped::Yes)) {
-            stopped += 1;
-        }
-    }
-    Ok((sum, stopped))
+    Ok(reconciled)
 }
 
 /// A word for what a sandbox is doing, as far as can be seen from here.
@@ -372,6 +472,7 @@ fn phase(sighted: &Sighted) -> String {
         (Some(here), _) => json!(here.phase).as_str().unwrap_or_default().to_owned(),
         (None, Some(lease)) if lease.state == LeaseState::Destroying => "stopping".to_owned(),
         (None, Some(_)) => "owned".to_owned(),
+        (None, None) if sighted.unreadable.is_some() => "unknown".to_owned(),
         (None, None) => "unowned".to_owned(),
     }
 }
@@ -408,7 +509,7 @@ fn row(name: &ProviderName, sighted: &Sighted) -> Vec<String> {
         scope.map_or_else(dash, |scope| scope.user.to_string()),
         scope.and_then(|scope| scope.thread.as_ref()).map_or_else(dash, ToString::to_string),
         phase(sighted),
-        sighted.lease.as_ref().map_or_else(dash, |lease| lease.owner.to_string()),
+        sighted.lease.as_ref().map_or_else(dash, |lease| print::shown(&lease.owner.to_string())),
         sighted.lease.as_ref().map_or_else(dash, |lease| format!("{} s", lease.left.as_secs())),
         age(sighted).map_or_else(dash, shown_age),
     ]

@@ -1,5 +1,6 @@
 //! Being told to end: what was begun is given up, and what was made for it is not left behind.
 
+use std::pin::pin;
 use std::process::ExitCode;
 
 use sandgate::{Error, Gateway, ShutdownMode};
@@ -42,7 +43,8 @@ impl Told {
         }
     }
 
-    /// Ends a gateway that was here for a single command. Told to end while it does so, it leaves things as they are.
+    /// Ends a gateway that was here for a single command. Told to end while it does so, it says what it waits for; told
+    /// again, it leaves things as they are.
     pub(super) async fn close(
         mut self,
         gateway: &Gateway,
@@ -50,15 +52,30 @@ impl Told {
         output: Output,
         outcome: Outcome,
     ) -> Outcome {
-        match self.unless(gateway.shutdown_with(mode)).await {
-            Ok(_) => outcome,
-            Err(code) => {
-                print::note(
-                    output,
-                    "interrupted while its sandbox was being stopped: `sandgate sandbox list` shows what is left",
-                );
-                Ok(code)
+        let mut shutdown = pin!(gateway.shutdown_with(mode));
+        let report = match self.unless(&mut shutdown).await {
+            Ok(report) => report,
+            Err(_) => {
+                print::note(output, "its sandbox is being stopped; once more, and it is left as it is");
+                match self.unless(shutdown).await {
+                    Ok(report) => report,
+                    Err(code) => {
+                        print::note(
+                            output,
+                            "interrupted while its sandbox was being stopped: `sandgate sandbox list` shows what is left",
+                        );
+                        return Ok(code);
+                    }
+                }
             }
+        };
+        if report.failed > 0 {
+            let count = report.failed;
+            print::note(
+                output,
+                &format!("sandboxes that could not be stopped: {count}; `sandgate sandbox list` shows what is left"),
+            );
         }
+        outcome
     }
 }

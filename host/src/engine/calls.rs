@@ -69,14 +69,18 @@ impl Provider {
 
     /// Ends it, and everything that the host keeps for it.
     pub async fn destroy(&self, target: &Target, instance: &InstanceRecord) -> Result<()> {
-        let instance = instance.as_bytes().to_vec();
-        let destroyed = self
-            .simple("destroy", Some(target), |accessor, exports| {
-                Box::pin(async move { exports.sandgate_provider_lifecycle().call_destroy(accessor, instance).await })
-            })
-            .await;
+        let destroyed = self.destroy_there(target, instance).await;
         self.forget(&target.sandbox);
         destroyed
+    }
+
+    /// Ends it at the backend only: what the host keeps under its id may be another's of the same id.
+    pub async fn destroy_there(&self, target: &Target, instance: &InstanceRecord) -> Result<()> {
+        let instance = instance.as_bytes().to_vec();
+        self.simple("destroy", Some(target), |accessor, exports| {
+            Box::pin(async move { exports.sandgate_provider_lifecycle().call_destroy(accessor, instance).await })
+        })
+        .await
     }
 
     /// Starts a command.

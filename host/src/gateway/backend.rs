@@ -139,11 +139,23 @@ impl Backend for ProviderBackend {
     fn destroy<'a>(&'a self, instance: &'a Instance) -> BoxFuture<'a, Result<()>> {
         async move {
             let target = self.target(&instance.id, &instance.attachment)?;
+            // One that was never lent here has nothing here: what there is under its id is the one's in use.
+            let lent = !instance.attachment.is_none();
             loop {
-                match self.provider.destroy(&target, &instance.record).await {
+                let stopped = if lent {
+                    self.provider.destroy(&target, &instance.record).await
+                } else {
+                    self.provider.destroy_there(&target, &instance.record).await
+                };
+                match stopped {
                     // Many stops at once, as at a shutdown, queue here; how long one may take is the lifecycle's to say.
                     Err(error) if error.code() == Code::Busy => tokio::time::sleep(BUSY).await,
-                    stopped => return stopped,
+                    stopped => {
+                        if !lent {
+                            self.provider.let_go(&target);
+                        }
+                        return stopped;
+                    }
                 }
             }
         }

@@ -14,11 +14,20 @@ use super::teardown::{Force, Stopped};
 use crate::error::{Code, Error, Result};
 use crate::ids::{SandboxId, Scope};
 use crate::instance::{InstanceRecord, Liveness};
-use crate::ownership::LeaseState;
+use crate::ownership::Renewal;
 use crate::runtime::within;
 
 /// How often an acquire begins again when what it found was gone a moment later, or a peer made the sandbox first.
 const ATTEMPTS: usize = 3;
+
+/// What became of a sandbox while it was made.
+enum Made {
+    Ours,
+    /// A peer is stopping it.
+    BeingStopped,
+    /// A peer stopped it.
+    Gone,
+}
 
 /// What a look at the backend gave.
 enum Sought {
@@ -227,9 +236,18 @@ impl Inner {
         // Published before it exists: a peer that is stopping an earlier one of this id refuses us now, and no peer
         // sees the new one unowned, however long it takes to make.
         slot.state.lock().move_to(Phase::Creating);
-        let record = match self.make(wanted, &mut published).await {
+        // Nothing was seen that could have become stale.
+        if let Err(error) = self.publish(&wanted.id, &mut published).await {
+            self.unreserve(token.as_deref()).await;
+            slot.state.lock().vacate();
+            return Err(error);
+        }
+        let record = match self.make(wanted).await {
             Ok(record) => record,
             Err(error) => {
+                if error.code() == Code::AlreadyExists {
+                    self.unreserve(token.as_deref()).await;
+                }
                 slot.state.lock().vacate();
                 return Err(error);
             }
@@ -241,27 +259,38 @@ impl Inner {
         {
             tracing::warn!(provider = %self.provider, sandbox = %slot.id, %error, "not in the shared count yet");
         }
-        // Making it may have outlasted the lease.
-        match self.take(&slot.id).await {
-            Ok(true) if !self.is_closing() => {
-                let tenancy = self.tenancy(wanted.clone(), record, Origin::Made);
-                Ok(self.hand_out(slot, tenancy, Some(permit)))
+        let tenancy = self.tenancy(wanted.clone(), record, Origin::Made);
+        let error = match self.publish_made(&tenancy.instance).await {
+            Ok(Made::Ours) if !self.is_closing() => return Ok(self.hand_out(slot, tenancy, Some(permit))),
+            Ok(Made::Gone) => {
+                self.uncount(&slot.id).await;
+                slot.state.lock().vacate();
+                return Err(Error::new(
+                    Code::AlreadyExists,
+                    format!("sandbox {} was found and stopped by a peer", slot.id),
+                ));
             }
-            published => {
-                let error = match published {
-                    Ok(true) => self.shutting_down(),
-                    Ok(false) => self.being_destroyed(&slot.id),
-                    Err(error) => error,
-                };
-                self.roll_back(slot, self.doomed(wanted.clone().found(record)), permit).await;
-                Err(error)
-            }
-        }
+            Ok(Made::Ours) => self.shutting_down(),
+            Ok(Made::BeingStopped) => self.being_destroyed(&slot.id),
+            Err(error) => error,
+        };
+        self.roll_back(slot, self.doomed(tenancy.instance.clone()), permit).await;
+        Err(error)
     }
 
-    async fn make(self: &Arc<Self>, wanted: &Wanted, published: &mut Option<Duration>) -> Result<InstanceRecord> {
-        // Nothing was seen that could have become stale.
-        let _ = self.publish(&wanted.id, published).await?;
+    /// Publishes a new sandbox, whose making may have outlasted the lease: then a peer may have found it, and stopped it.
+    async fn publish_made(&self, instance: &Instance) -> Result<Made> {
+        if let [Renewal::Renewed] = self.store.renew(std::slice::from_ref(&instance.id)).await?[..] {
+            return Ok(Made::Ours);
+        }
+        if !self.take(&instance.id).await? {
+            return Ok(Made::BeingStopped);
+        }
+        let probe = within(&*self.runtime, self.settings.deadlines.probe, "the probe", self.backend.probe(instance));
+        Ok(if matches!(probe.await, Ok(Liveness::Dead)) { Made::Gone } else { Made::Ours })
+    }
+
+    async fn make(self: &Arc<Self>, wanted: &Wanted) -> Result<InstanceRecord> {
         let create = self.backend.create(wanted);
         let made = within(&*self.runtime, self.settings.deadlines.create, "the backend", create).await;
         // The lease of a sandbox that was not made is left to lapse: it keeps nobody from taking the id, while a
@@ -314,20 +343,7 @@ impl Inner {
     /// Publishes our ownership; false if the sandbox is being torn down. The caller holds the slot's lock, so a
     /// `del:` of our own is what a teardown could not take back (its stop failed and the store was away), and is cleared.
     pub(super) async fn take(&self, id: &SandboxId) -> Result<bool> {
-        if self.store.take(id).await? {
-            return Ok(true);
-        }
-        if !self.left_over_marker(id).await? {
-            return Ok(false);
-        }
-        self.store.release(id).await?;
-        self.store.take(id).await
-    }
-
-    /// Whether the lease is a `del:` of our own. Only meaningful under the slot's lock, outside of a teardown.
-    pub(super) async fn left_over_marker(&self, id: &SandboxId) -> Result<bool> {
-        let lease = self.store.owner(id).await?;
-        Ok(lease.is_some_and(|lease| lease.owner == *self.store.me() && lease.state == LeaseState::Destroying))
+        Ok(self.store.take(id).await? || (self.nothing_in_the_way(id).await? && self.store.take(id).await?))
     }
 
     /// Pushes the backend's own end out. Never fails: the backend then keeps its earlier one.

@@ -241,6 +241,7 @@ impl Inner {
             CapacityPolicy::Wait { timeout, .. } => Some(self.runtime.now() + timeout),
             _ => None,
         };
+        let mut counted = !self.visiting.load(Ordering::Acquire);
         loop {
             // Listens before it looks, so that no release between the two is missed.
             let mut changed = std::pin::pin!(capacity.count.changed.notified());
@@ -252,13 +253,16 @@ impl Inner {
                 Ok(permit) => return Ok(permit),
                 Err(refusal) => refusal,
             };
-            let visiting = self.visiting.load(Ordering::Acquire);
-            if refusal.reason == RefusalReason::Initializing && visiting && self.count_now().await {
+            // Where nobody reconciles, nobody else counts what came and went.
+            let stale =
+                matches!(refusal.reason, RefusalReason::Initializing | RefusalReason::Full) && self.ledger.is_some();
+            if stale && !counted && self.count_now().await {
                 match self.place(token).await {
                     Ok(permit) => return Ok(permit),
                     Err(again) => refusal = again,
                 }
             }
+            counted |= stale;
             if refusal.reason == RefusalReason::Full && self.evict_oldest().await {
                 // Someone else may have been faster; then the next round evicts again or waits.
                 match self.place(token).await {
@@ -292,6 +296,15 @@ impl Inner {
             }
         };
         Err(self.capacity.refusal(reason))
+    }
+
+    /// Gives back the place of a sandbox that was certainly not made. If that fails, a reconciliation finds out.
+    pub(super) async fn unreserve(&self, token: Option<&str>) {
+        if let (Some(ledger), Some(token)) = (&self.ledger, token)
+            && let Err(error) = ledger.unreserve(token).await
+        {
+            tracing::warn!(provider = %self.provider, %error, "its place in the shared count is freed later");
+        }
     }
 
     /// Notes in the deployment's count that a sandbox is certainly gone. If that fails, a reconciliation finds out.

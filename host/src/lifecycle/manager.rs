@@ -14,7 +14,6 @@ use super::capacity::Capacity;
 use super::guards::Guards;
 use super::reconcile::Sightings;
 use super::settings::Settings;
-use super::shutdown::ShutdownMode;
 use super::slot::{Phase, Pin, Slot};
 use crate::error::{Code, Error, Result};
 use crate::ids::{ProviderName, SandboxId, Scope};
@@ -43,8 +42,6 @@ pub(super) struct Inner {
     /// Nobody reconciles here, so that whoever needs the deployment's count takes it.
     pub(super) visiting: AtomicBool,
     pub(super) closing: AtomicBool,
-    /// What a shutdown does with the sandboxes; set before `closing` is.
-    pub(super) closing_mode: Mutex<ShutdownMode>,
     /// Rung when the gateway begins to shut down.
     pub(super) closed: Notify,
     /// Rung when an operation ends.
@@ -113,7 +110,6 @@ impl Lifecycle {
                 sightings: Mutex::default(),
                 visiting: AtomicBool::new(false),
                 closing: AtomicBool::new(false),
-                closing_mode: Mutex::default(),
                 closed: Notify::new(),
                 drained: Notify::new(),
             }),
@@ -132,6 +128,9 @@ impl Lifecycle {
         if upkeep == Upkeep::LeasesOnly {
             inner.visiting.store(true, Ordering::Release);
             inner.runtime.spawn(Arc::clone(inner).renew_forever().boxed());
+            if inner.features.extendable {
+                inner.runtime.spawn(Arc::clone(inner).extend_forever().boxed());
+            }
             return;
         }
         if !inner.store.sees_peers() {

@@ -36,6 +36,13 @@ impl Inner {
         }
     }
 
+    /// For a gateway that does nothing else for its sandboxes: what it uses must not end under it.
+    pub(super) async fn extend_forever(self: Arc<Self>) {
+        while self.rest(self.settings.check_interval).await {
+            self.extend_used().await;
+        }
+    }
+
     pub(super) async fn reap_idle(self: &Arc<Self>) {
         stream::iter(self.all_slots())
             .for_each_concurrent(CONCURRENCY, |slot| async move {
@@ -94,17 +101,20 @@ impl Inner {
         }
         let slots = self.all_slots().into_iter().filter(|slot| {
             let state = slot.state.lock();
-            let held = state.holds > 0 || state.detached > 0 || state.operations > 0;
-            held && matches!(state.phase, Phase::Active(_))
+            let held = state.in_use() || state.detached > 0;
+            held && (matches!(state.phase, Phase::Active(_)) || state.lost.is_some())
         });
         stream::iter(slots)
             .for_each_concurrent(CONCURRENCY, |slot| async move {
                 let Some(turn) = slot.try_enter(&self.guards) else { return };
-                let active = match &slot.state.lock().phase {
-                    Phase::Active(tenancy) => Some(Arc::clone(tenancy)),
-                    _ => None,
+                let used = {
+                    let state = slot.state.lock();
+                    match (&state.phase, &state.lost) {
+                        (Phase::Active(tenancy), _) => Some(Arc::clone(tenancy)),
+                        (_, lost) => lost.as_ref().map(|lost| Arc::clone(&lost.tenancy)),
+                    }
                 };
-                if let Some(tenancy) = active {
+                if let Some(tenancy) = used {
                     self.extend(&tenancy.instance).await;
                 }
                 drop(turn);

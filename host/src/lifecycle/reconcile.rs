@@ -26,8 +26,10 @@ pub struct ReconcileReport {
     pub complete: bool,
     /// Adopted into the pool.
     pub adopted: usize,
-    /// Unowned, but not to be adopted yet: the grace runs, there is no room, or nobody can say.
+    /// Unowned, but not to be adopted yet: the grace runs, or there is no room.
     pub deferred: usize,
+    /// Nobody can say whose they are: the lease store did not answer, or its answer can't be read.
+    pub unknown: usize,
     /// Ours, not listed and certainly dead: dropped.
     pub dead: usize,
     /// Second sandboxes of an id that were stopped.
@@ -90,7 +92,12 @@ impl Inner {
             .collect();
         let revision = self.ledger_revision().await;
         let (items, complete) = self.list(started).await?;
-        self.recount(revision, &items, complete).await;
+        if complete || self.ledger.is_none() {
+            self.recount(revision, &items, complete).await;
+        } else {
+            // Parts of a long list, minutes apart, are no count.
+            self.count_now().await;
+        }
         let mut report = ReconcileReport { listed: items.len(), complete, ..ReconcileReport::default() };
         let mut groups: BTreeMap<SandboxId, Vec<Item>> = BTreeMap::new();
         for item in items {
@@ -117,6 +124,7 @@ impl Inner {
                     match self.adopt(&id, version, items).await {
                         Adoption::Done => report.adopted += 1,
                         Adoption::Deferred => report.deferred += 1,
+                        Adoption::Unknown => report.unknown += 1,
                         Adoption::NotOurs => {}
                     }
                 }
@@ -231,29 +239,37 @@ impl Inner {
 
     /// Whether nobody has owned it for a whole time to live. A store without peers can't show a lease of theirs, so
     /// that there is nothing to wait for.
-    async fn adoptable(&self, id: &SandboxId) -> bool {
+    async fn adoptable(&self, id: &SandboxId) -> Result<(), Adoption> {
         if !self.store.sees_peers() {
-            return true;
+            return Ok(());
         }
-        match self.store.owner(id).await {
+        let owner = self.store.owner(id).await;
+        match owner {
             Ok(None) => {
                 let ttl = self.settings.lease.ttl();
                 // A missed look or two could have missed an owner.
                 let gap = self.settings.check_interval * 2;
                 let unowned = seen(&mut self.sightings.lock().unowned, id.clone(), self.runtime.now(), gap);
-                unowned >= ttl || !self.guards.hold(Guard::AdoptionGrace)
+                if unowned >= ttl || !self.guards.hold(Guard::AdoptionGrace) {
+                    return Ok(());
+                }
+                Err(Adoption::Deferred)
             }
             // A live owner published it again, or may have: the grace begins anew when that one is gone.
             Ok(Some(_)) | Err(_) => {
                 self.sightings.lock().unowned.remove(id);
-                false
+                if let Err(error) = owner {
+                    tracing::warn!(provider = %self.provider, sandbox = %id, %error, "its lease is unknown; trying again");
+                    return Err(Adoption::Unknown);
+                }
+                Err(Adoption::NotOurs)
             }
         }
     }
 
     async fn adopt(self: &Arc<Self>, id: &SandboxId, version: Option<u64>, items: Vec<Item>) -> Adoption {
-        if !self.adoptable(id).await {
-            return Adoption::Deferred;
+        if let Err(not_yet) = self.adoptable(id).await {
+            return not_yet;
         }
         let slot = self.slot(id);
         let adoption = match slot.try_enter(&self.guards) {
@@ -277,7 +293,7 @@ impl Inner {
         match self.store.claim(&slot.id, Purpose::Keep).await {
             Ok(true) => {}
             Ok(false) => return Adoption::NotOurs,
-            Err(_) => return Adoption::Deferred,
+            Err(_) => return Adoption::Unknown,
         }
         self.sightings.lock().unowned.remove(&slot.id);
         // If none lives, our lease lapses by itself.
@@ -373,5 +389,6 @@ impl Inner {
 enum Adoption {
     Done,
     Deferred,
+    Unknown,
     NotOurs,
 }

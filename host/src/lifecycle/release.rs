@@ -74,11 +74,7 @@ impl Inner {
         };
         self.capacity.ring();
         if self.is_closing() {
-            // As the shutdown does with all others; it may have been here already. What still runs has its grace.
-            if slot.state.lock().operations == 0 {
-                let mode = *self.closing_mode.lock();
-                let _ = self.close_in(slot, mode).await;
-            }
+            // The shutdown takes every slot's turn, and has yet to come here.
             return;
         }
         self.extend(&tenancy.instance).await;

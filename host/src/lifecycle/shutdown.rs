@@ -4,8 +4,10 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use futures::FutureExt;
 use futures::future::{Either, select};
 use futures::stream::{self, StreamExt};
+use tokio::sync::oneshot;
 
 use super::manager::{Inner, Lifecycle};
 use super::settings::ResetPolicy;
@@ -73,14 +75,13 @@ impl Lifecycle {
 
 impl Inner {
     async fn shut_down(self: &Arc<Self>, mode: ShutdownMode, grace: Duration) -> ShutdownReport {
-        *self.closing_mode.lock() = mode;
         self.closing.store(true, Ordering::Release);
         self.closed.notify_waiters();
         self.capacity.ring();
         self.drain(grace).await;
         let mut report = ShutdownReport::default();
         let outcomes: Vec<_> = stream::iter(self.all_slots())
-            .map(|slot| async move { self.close(slot, mode).await })
+            .map(|slot| self.close_whole(slot, mode))
             .buffer_unordered(CONCURRENCY)
             .collect()
             .await;
@@ -112,6 +113,18 @@ impl Inner {
         }
     }
 
+    /// As a task of its own: a shutdown that its caller gives up never tears a stop in half.
+    async fn close_whole(self: &Arc<Self>, slot: Arc<Slot>, mode: ShutdownMode) -> Closed {
+        let (sender, receiver) = oneshot::channel();
+        let inner = Arc::clone(self);
+        let task = async move {
+            // If nobody waits for the answer, it is in the log.
+            let _ = sender.send(inner.close(slot, mode).await);
+        };
+        self.runtime.spawn(task.boxed());
+        receiver.await.unwrap_or(Closed::Failed)
+    }
+
     async fn close(self: &Arc<Self>, slot: Arc<Slot>, mode: ShutdownMode) -> Closed {
         let turn = slot.enter(&self.guards).await;
         let closed = self.close_in(&slot, mode).await;
@@ -121,7 +134,7 @@ impl Inner {
     }
 
     /// The caller holds the slot's lock.
-    pub(super) async fn close_in(self: &Arc<Self>, slot: &Arc<Slot>, mode: ShutdownMode) -> Closed {
+    async fn close_in(self: &Arc<Self>, slot: &Arc<Slot>, mode: ShutdownMode) -> Closed {
         let (vacant, made) = {
             let state = slot.state.lock();
             let made = state.phase.settled().is_some_and(|tenancy| tenancy.origin == Origin::Made);
@@ -157,7 +170,7 @@ impl Inner {
     }
 }
 
-pub(super) enum Closed {
+enum Closed {
     Nothing,
     Stopped,
     Left,

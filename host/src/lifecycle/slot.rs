@@ -49,6 +49,14 @@ impl Phase {
     }
 }
 
+/// A sandbox that a peer took over while it was in use here.
+#[derive(Debug, Clone)]
+pub(super) struct Lost {
+    pub(super) tenancy: Arc<Tenancy>,
+    /// Since when nobody is seen to own it.
+    pub(super) unowned: Option<Duration>,
+}
+
 #[derive(Debug, Default)]
 pub(super) struct State {
     pub(super) phase: Phase,
@@ -62,6 +70,8 @@ pub(super) struct State {
     /// sandbox here still knows of them.
     pub(super) operations: u32,
     pub(super) last_used: Duration,
+    /// What a peer took over while it was in use, until the next transition: if the peer lets go of it, it is ours again.
+    pub(super) lost: Option<Lost>,
     /// Its place among the provider's sandboxes. Kept here and not with the stay: an operation that outlives the stay
     /// takes nobody's place.
     pub(super) permit: Option<Permit>,
@@ -71,6 +81,12 @@ impl State {
     pub(super) fn move_to(&mut self, phase: Phase) {
         self.phase = phase;
         self.version += 1;
+        self.lost = None;
+    }
+
+    /// Whether somebody holds it or works in it, however it was lost.
+    pub(super) fn in_use(&self) -> bool {
+        self.holds > 0 || self.operations > 0
     }
 
     pub(super) fn vacate(&mut self) {

@@ -10,13 +10,17 @@ use super::manager::{Inner, Lifecycle};
 use super::slot::{Origin, Phase, Slot, Tenancy};
 use super::status::SandboxStatus;
 use super::teardown::{Force, Stopped};
-use crate::error::{Error, Result};
+use crate::error::{Code, Error, Result};
 use crate::ids::{SandboxId, Scope};
 use crate::ownership::Lease;
 use crate::runtime::within;
 
 /// Leases asked for at once.
 const CONCURRENCY: usize = 64;
+
+/// How much longer than a reconciliation a look at the whole list may be, in pages: somebody waits for the answer, and a
+/// reconciliation that never sees the end of the list could not count either.
+const WHOLE_LIST: usize = 100;
 
 /// What is known of one sandbox.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -31,6 +35,8 @@ pub struct Sighted {
     pub created_ms: Option<u64>,
     /// Which gateway looks after it; none: nobody, as far as this gateway sees.
     pub lease: Option<Lease>,
+    /// Why its lease can't be read; then nobody knows who looks after it.
+    pub unreadable: Option<String>,
     /// What this gateway does with it; none: it does not have it.
     pub here: Option<SandboxStatus>,
 }
@@ -57,6 +63,7 @@ impl Lifecycle {
             listed: 0,
             created_ms: None,
             lease: None,
+            unreadable: None,
             here: None,
         };
         let (items, complete) =
@@ -79,8 +86,17 @@ impl Lifecycle {
                     .buffered(CONCURRENCY)
                     .collect()
                     .await;
+            // One that can't be read hides no other; a store that is away has none to show.
+            if leases.iter().all(Result::is_err)
+                && let Some(Err(error)) = leases.first()
+            {
+                return Err(error.clone());
+            }
             for (sighted, lease) in sandboxes.iter_mut().zip(leases) {
-                sighted.lease = lease?;
+                match lease {
+                    Ok(lease) => sighted.lease = lease,
+                    Err(error) => sighted.unreadable = Some(error.message().to_owned()),
+                }
             }
         }
         Ok(Survey { sandboxes, complete })
@@ -102,6 +118,7 @@ impl Lifecycle {
             listed: 1,
             created_ms: None,
             lease: self.inner.store.owner(id).await?,
+            unreadable: None,
             here: None,
         }))
     }
@@ -131,11 +148,11 @@ impl Lifecycle {
 }
 
 impl Inner {
-    /// All that the backend lists, within the budget of a reconciliation's pages; false if there is more.
+    /// All that the backend lists, within a bound of pages; false if there is more.
     pub(super) async fn list_all(&self) -> Result<(Vec<Item>, bool)> {
         let budget = &self.settings.reconcile;
         let (mut items, mut cursor) = (Vec::new(), None);
-        for _ in 0..budget.max_pages {
+        for _ in 0..budget.max_pages.saturating_mul(WHOLE_LIST) {
             let page = self.backend.inventory(cursor);
             let page = within(&*self.runtime, budget.max_time, "the backend's list", page).await?;
             items.extend(page.items);
@@ -154,6 +171,9 @@ impl Inner {
             let (items, complete) = self.list_all().await?;
             let found: Vec<_> =
                 items.into_iter().map(|item| item.instance).filter(|instance| instance.id == *id).collect();
+            if let Some(scope) = scope {
+                found.iter().try_for_each(|instance| Self::check_identity(instance, scope))?;
+            }
             if !found.is_empty() || complete {
                 return Ok(found);
             }
@@ -201,8 +221,14 @@ impl Inner {
         slot.state.lock().move_to(Phase::Warm(tenancy, self.runtime.now()));
         let stopped = self.teardown(slot, Force::Always).await;
         if matches!(stopped, Ok(Stopped::Refused)) || (stopped.is_err() && !take_over) {
-            // Not ours, or nobody knows: it was never in our books.
+            // Not ours, or nobody knows: it was never in our books. A stop that may still land keeps its marker.
             self.forget(slot, "it is not ours to stop");
+            if let Err(error) = &stopped
+                && error.code() != Code::Timeout
+                && let Err(error) = self.store.release(&slot.id).await
+            {
+                tracing::warn!(provider = %self.provider, sandbox = %slot.id, %error, "its lease stays until it lapses");
+            }
         }
         stopped
     }

@@ -117,6 +117,9 @@ impl Inner {
                 }
                 Err(error) => {
                     state.move_to(before);
+                    drop(state);
+                    // Its last consumer may have gone meanwhile.
+                    self.park_ephemeral(slot);
                     Err(error.context(format_args!("sandbox {} was not stopped", slot.id)))
                 }
             };
@@ -138,15 +141,16 @@ impl Inner {
             }
             Err(error) => {
                 tracing::error!(provider = %self.provider, sandbox = %slot.id, %error, "not stopped; it stays in the books");
+                let error = error.context(format_args!("sandbox {} was not stopped", slot.id));
                 if error.code() == Code::Timeout {
-                    // The stop may still come through: never hand this one out again.
+                    // The stop may still come through: never hand this one out again, here or elsewhere. Its marker stays.
                     let doomed = Arc::new(Tenancy { doomed: true, ..(*tenancy).clone() });
                     let mut state = slot.state.lock();
                     state.detached = 0;
                     state.move_to(Phase::Warm(doomed, self.runtime.now()));
-                } else {
-                    slot.state.lock().move_to(before);
+                    return Err(error);
                 }
+                slot.state.lock().move_to(before);
                 // The marker is gone and the sandbox probably lives: it is ours again, or a peer's by now.
                 match self.store.claim(&slot.id, Purpose::Keep).await {
                     Ok(true) => {}
@@ -155,7 +159,7 @@ impl Inner {
                         tracing::warn!(provider = %self.provider, sandbox = %slot.id, %error, "its lease is unknown; trying again");
                     }
                 }
-                Err(error.context(format_args!("sandbox {} was not stopped", slot.id)))
+                Err(error)
             }
         }
     }
@@ -187,6 +191,8 @@ impl Inner {
                 Ok(false)
             }
             _ if !self.guards.hold(Guard::DestroyClaim) => Ok(true),
+            // An earlier stop of ours may still land.
+            Some(Renewal::Lost) if self.marked_by_us(&slot.id).await? => self.claim_for_stop(&slot.id).await,
             _ => Ok(false),
         }
     }
@@ -211,7 +217,7 @@ impl Inner {
 
     /// Stops it while a heartbeat keeps the claim, which was just made. The release is the heartbeat's last act. If the id
     /// is gone with it (`last`), its place in a shared count is freed before that: after it a peer may make and count a
-    /// new one.
+    /// new one. A last stop that timed out may still land, so that its claim is not released.
     pub(super) async fn stop_held(self: &Arc<Self>, id: &SandboxId, instance: &Instance, last: bool) -> Result<()> {
         let heartbeat = Heartbeat::start(self, id);
         let stop = self.backend.destroy(instance);
@@ -223,14 +229,23 @@ impl Inner {
             // What the guard is there to prevent: a refresh may still be under way.
             let _ = self.store.release(id).await;
         }
-        heartbeat.end(self, id).await;
+        let pending = last && matches!(&stopped, Err(error) if error.code() == Code::Timeout);
+        heartbeat.end(self, id, if pending { Afterwards::Keep } else { Afterwards::Release }).await;
         stopped
     }
 }
 
+/// What becomes of a claim when its stop has returned.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Afterwards {
+    Release,
+    /// It lapses, unless it is claimed again.
+    Keep,
+}
+
 /// Keeps a claim to destroy until told to end.
 struct Heartbeat {
-    end: oneshot::Sender<()>,
+    end: oneshot::Sender<Afterwards>,
     ended: oneshot::Receiver<()>,
 }
 
@@ -248,8 +263,8 @@ impl Heartbeat {
     }
 
     /// Waits until the claim is released, for a bounded time; the task goes on without us if it must.
-    async fn end(self, inner: &Inner, id: &SandboxId) {
-        let _ = self.end.send(());
+    async fn end(self, inner: &Inner, id: &SandboxId, afterwards: Afterwards) {
+        let _ = self.end.send(afterwards);
         let ended = async { self.ended.await.map_err(|_| Error::internal("the heartbeat was ended")) };
         if let Err(error) = within(&*inner.runtime, HEARTBEAT_END, "the heartbeat", ended).await {
             tracing::warn!(provider = %inner.provider, sandbox = %id, %error, "its teardown marker is released later");
@@ -258,12 +273,13 @@ impl Heartbeat {
 }
 
 impl Inner {
-    async fn keep_claim(&self, id: &SandboxId, mut told: oneshot::Receiver<()>) {
+    async fn keep_claim(&self, id: &SandboxId, mut told: oneshot::Receiver<Afterwards>) {
         let mut ours = true;
-        loop {
+        let afterwards = loop {
             told = match select(told, self.runtime.sleep(self.settings.lease.renewal_interval())).await {
-                // Told to end, or the teardown's task is gone.
-                Either::Left(_) => break,
+                Either::Left((Ok(afterwards), _)) => break afterwards,
+                // The teardown's task is gone, and nobody knows how far its stop came.
+                Either::Left((Err(_), _)) => break Afterwards::Keep,
                 Either::Right(((), told)) => told,
             };
             if !ours || !self.guards.hold(Guard::Heartbeat) {
@@ -279,8 +295,9 @@ impl Inner {
                     tracing::warn!(provider = %self.provider, sandbox = %id, %error, "its teardown marker could not be refreshed; trying again");
                 }
             }
-        }
-        if self.guards.hold(Guard::ReleaseLast)
+        };
+        if afterwards == Afterwards::Release
+            && self.guards.hold(Guard::ReleaseLast)
             && let Err(error) = self.store.release(id).await
         {
             tracing::warn!(provider = %self.provider, sandbox = %id, %error, "its teardown marker stays until it lapses");

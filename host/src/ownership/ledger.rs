@@ -39,6 +39,9 @@ pub trait Ledger: Send + Sync + 'static {
     /// Takes a place for a sandbox that is about to be made. Asking again with the same token is the same place.
     fn reserve<'a>(&'a self, token: &'a str) -> BoxFuture<'a, Result<Admission>>;
 
+    /// Gives back a place for a sandbox that was not made.
+    fn unreserve<'a>(&'a self, token: &'a str) -> BoxFuture<'a, Result<()>>;
+
     /// Notes a sandbox that exists, in the place of its reservation if it had one. Never refused: it exists.
     fn track<'a>(&'a self, id: &'a SandboxId, token: Option<&'a str>) -> BoxFuture<'a, Result<()>>;
 
@@ -125,6 +128,8 @@ static TRACK: LazyLock<Script> = LazyLock::new(|| {
           return finish('OK')",
     )
 });
+
+static UNRESERVE: LazyLock<Script> = LazyLock::new(|| script("drop('r:' .. ARGV[2])\nreturn finish('OK')"));
 
 static RELEASE: LazyLock<Script> = LazyLock::new(|| script("drop('s:' .. ARGV[2])\nreturn finish('OK')"));
 
@@ -215,6 +220,10 @@ impl Ledger for RedisLedger {
         .boxed()
     }
 
+    fn unreserve<'a>(&'a self, token: &'a str) -> BoxFuture<'a, Result<()>> {
+        async move { self.call::<String>(&UNRESERVE, &[token]).await.map(drop) }.boxed()
+    }
+
     fn track<'a>(&'a self, id: &'a SandboxId, token: Option<&'a str>) -> BoxFuture<'a, Result<()>> {
         async move { self.call::<String>(&TRACK, &[id.as_str(), token.unwrap_or_default()]).await.map(drop) }.boxed()
     }
@@ -293,6 +302,9 @@ mod tests {
         one.track(&id("b"), Some(&again)).await.unwrap();
         assert_eq!(one.reserve("more").await.unwrap(), Admission::Full);
         two.release(&id("a")).await.unwrap();
+        assert_eq!(one.reserve("undone").await.unwrap(), Admission::Granted);
+        assert_eq!(one.reserve("more").await.unwrap(), Admission::Full);
+        one.unreserve("undone").await.unwrap();
         assert_eq!(one.reserve("more").await.unwrap(), Admission::Granted);
         let fields: Vec<String> = raw(&server, &["HKEYS", KEY]).await;
         assert_eq!(fields.iter().filter(|field| field.starts_with("meta:")).count(), META_FIELDS as usize);

@@ -208,3 +208,21 @@ async fn a_hundred_callers_of_one_scope_share_one_sandbox() {
     assert!(holds.iter().all(Result::is_ok));
     assert_eq!((rig.backend.live(), rig.lifecycle.used()), (1, 1));
 }
+
+#[tokio::test(start_paused = true)]
+async fn one_that_a_peer_stopped_while_it_was_made_is_made_again() {
+    let rig = Rig::plain();
+    // No renewal runs, so the lease lapses while it is made.
+    rig.backend.script.lock().create = Step::Takes(TTL * 2);
+    let lifecycle = rig.lifecycle.clone();
+    let acquire = tokio::spawn(async move { lifecycle.acquire(&scope("t")).await });
+    tokio::time::sleep(TTL + Duration::from_secs(1)).await;
+    let id = scope("t").hashed_id();
+    assert_eq!(rig.owner(&id).await, None);
+    // A peer sees it before we are told, and stops it; when we hear of it, the peer's lease is gone, too.
+    rig.backend.script.lock().stop_the_next = true;
+    let hold = acquire.await.unwrap().unwrap();
+    assert_eq!((rig.backend.live(), rig.backend.script.lock().made), (1, 2));
+    assert_eq!(hold.instance().record, record(2));
+    assert_eq!(rig.owner(&id).await.unwrap(), "own:me");
+}

@@ -89,6 +89,25 @@ async fn destroying_ends_it_and_a_failed_stop_keeps_it() {
     assert_eq!((rig.backend.live(), rig.store.calls.load(Ordering::Relaxed)), (0, 0));
 }
 
+#[tokio::test(start_paused = true)]
+async fn one_whose_last_consumer_goes_while_its_stop_fails_is_parked() {
+    let rig = rig(1);
+    let hold = rig.lifecycle.acquire(&scope("t")).await.unwrap();
+    let id = hold.id().clone();
+    rig.backend.script.lock().destroy = Step::Hangs;
+    let lifecycle = rig.lifecycle.clone();
+    let stop = tokio::spawn({
+        let id = id.clone();
+        async move { lifecycle.destroy(&id, true).await }
+    });
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    hold.release().await;
+    assert!(stop.await.unwrap().is_err());
+    assert_eq!(rig.phase(&id), PhaseName::Warm);
+    rig.backend.script.lock().destroy = Step::Works;
+    assert!(rig.lifecycle.acquire(&scope("other")).await.is_ok(), "its place is not lost");
+}
+
 #[test]
 fn a_sandbox_takes_a_few_hundred_bytes() {
     use super::super::slot::{Slot, Tenancy};

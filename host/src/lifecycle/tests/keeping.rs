@@ -63,6 +63,76 @@ async fn a_lapsed_lease_is_claimed_again_and_a_lost_one_is_let_go() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn what_a_peer_took_and_let_go_is_ours_again_while_it_is_in_use() {
+    let rig = Rig::plain();
+    let hold = rig.lifecycle.acquire(&scope("t")).await.unwrap();
+    let pin = hold.pin();
+    let id = hold.id().clone();
+    assert!(rig.peer.take(&id).await.unwrap());
+    rig.lifecycle.renew().await;
+    assert_eq!(rig.phase(&id), PhaseName::Vacant);
+    rig.lifecycle.renew().await;
+    assert_eq!(rig.owner(&id).await.unwrap(), "own:peer", "the peer has it still");
+    rig.peer.release(&id).await.unwrap();
+    rig.lifecycle.renew().await;
+    assert_eq!(rig.owner(&id).await, None, "a peer whose store lost everything looks like that, too");
+    pass(&rig, TTL / 4).await;
+    rig.lifecycle.renew().await;
+    assert_eq!((rig.phase(&id), rig.owner(&id).await.as_deref()), (PhaseName::Active, Some("own:me")));
+    assert_eq!((rig.lifecycle.used(), rig.backend.script.lock().made), (1, 1));
+    // Released, and an operation goes on: it is parked, and nobody stops it under that.
+    hold.release().await;
+    assert_eq!(rig.phase(&id), PhaseName::Warm);
+    pass(&rig, settings().idle_timeout * 2).await;
+    rig.lifecycle.reap().await;
+    assert_eq!(rig.backend.live(), 1);
+    drop(pin);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_peer_took_and_ended_is_not_taken_back() {
+    let rig = Rig::plain();
+    let hold = rig.lifecycle.acquire(&scope("t")).await.unwrap();
+    assert!(rig.peer.take(hold.id()).await.unwrap());
+    rig.lifecycle.renew().await;
+    rig.backend.script.lock().live.clear();
+    rig.peer.release(hold.id()).await.unwrap();
+    for _ in 0..3 {
+        rig.lifecycle.renew().await;
+        pass(&rig, TTL / 4).await;
+    }
+    assert_eq!((rig.phase(hold.id()), rig.owner(hold.id()).await), (PhaseName::Vacant, None));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_nobody_uses_any_more_is_not_taken_back() {
+    let rig = Rig::plain();
+    let hold = rig.lifecycle.acquire(&scope("t")).await.unwrap();
+    let id = hold.id().clone();
+    assert!(rig.peer.take(&id).await.unwrap());
+    rig.lifecycle.renew().await;
+    hold.release().await;
+    rig.peer.release(&id).await.unwrap();
+    for _ in 0..3 {
+        rig.lifecycle.renew().await;
+        pass(&rig, TTL / 4).await;
+    }
+    assert_eq!(rig.owner(&id).await, None);
+    assert!(rig.lifecycle.list().is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_gateway_for_a_single_command_keeps_its_sandbox_from_ending_at_the_backend() {
+    let rig = Rig::new(Features { extendable: true, ..features() }, settings());
+    rig.lifecycle.start(Upkeep::LeasesOnly);
+    let hold = rig.lifecycle.acquire(&scope("t")).await.unwrap();
+    let before = rig.backend.script.lock().extended;
+    pass(&rig, settings().check_interval * 5).await;
+    assert!(rig.backend.script.lock().extended >= before + 4);
+    drop(hold);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_slow_create_keeps_its_lease() {
     let rig = Rig::plain();
     rig.lifecycle.start(Upkeep::Full);

@@ -36,6 +36,9 @@ pub(super) struct Script {
     pub(super) inventory: Step,
     pub(super) stopped: Vec<u64>,
     pub(super) made: u64,
+    pub(super) extended: u64,
+    /// The next one is stopped by somebody else before its maker hears of it.
+    pub(super) stop_the_next: bool,
 }
 
 /// A backend that remembers what it was asked.
@@ -94,7 +97,12 @@ impl Backend for TestBackend {
     fn create<'a>(&'a self, wanted: &'a Wanted) -> BoxFuture<'a, Result<InstanceRecord>> {
         async move {
             self.step(|script| script.create).await?;
-            Ok(record(self.plant(&wanted.id, Some(&wanted.scope))))
+            let serial = self.plant(&wanted.id, Some(&wanted.scope));
+            let mut script = self.script.lock();
+            if std::mem::take(&mut script.stop_the_next) {
+                script.live.remove(&serial);
+            }
+            Ok(record(serial))
         }
         .boxed()
     }
@@ -155,6 +163,7 @@ impl Backend for TestBackend {
     }
 
     fn extend<'a>(&'a self, _: &'a Instance, _: Duration) -> BoxFuture<'a, Result<()>> {
+        self.script.lock().extended += 1;
         self.step(|_| Step::Works).boxed()
     }
 }

@@ -61,6 +61,13 @@ async fn a_stop_that_hangs_is_an_error_and_its_sandbox_is_never_handed_out_again
     rig.backend.script.lock().destroy = Step::Hangs;
     assert_eq!(rig.lifecycle.destroy(&id, false).await.unwrap_err().code(), Code::Timeout);
     assert!(rig.lifecycle.list()[0].doomed, "it stays in the books");
+    // The stop may still land, here and at a peer that would have taken it.
+    for _ in 0..10 {
+        assert_eq!(rig.owner(&id).await.unwrap(), "del:me");
+        assert!(!rig.peer.take(&id).await.unwrap());
+        tokio::time::sleep(TTL / 4).await;
+        rig.lifecycle.renew().await;
+    }
     assert_eq!(rig.lifecycle.acquire(&scope("t")).await.unwrap_err().code(), Code::Timeout);
     rig.backend.script.lock().destroy = Step::Works;
     let hold = rig.lifecycle.acquire(&scope("t")).await.unwrap();
@@ -222,4 +229,16 @@ async fn resets_do_what_the_policy_says() {
         rig.lifecycle.reset().await;
         assert_eq!((rig.phase(&id), rig.backend.live()), (phase, live), "{reset:?}");
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_shutdown_that_is_given_up_tears_no_stop_in_half() {
+    let rig = Rig::plain();
+    let hold = rig.lifecycle.acquire(&scope("t")).await.unwrap();
+    rig.backend.script.lock().destroy = Step::Takes(TTL / 2);
+    let shutdown = rig.lifecycle.shutdown(ShutdownMode::Stop, Duration::ZERO);
+    assert!(tokio::time::timeout(Duration::from_secs(1), shutdown).await.is_err());
+    assert_eq!(rig.owner(hold.id()).await.unwrap(), "del:me");
+    tokio::time::sleep(TTL).await;
+    assert_eq!((rig.backend.live(), rig.owner(hold.id()).await), (0, None));
 }

@@ -69,6 +69,29 @@ async fn a_sandbox_is_ended_by_its_id_unless_a_peer_has_it() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_stranger_that_could_not_be_stopped_is_left_for_others() {
+    let rig = Rig::plain();
+    let id = scope("t").hashed_id();
+    rig.backend.plant(&id, Some(&scope("t")));
+    rig.backend.script.lock().destroy = Step::Fails;
+    assert_eq!(rig.lifecycle.destroy_anywhere(&id, None, false).await.unwrap_err().code(), Code::Unavailable);
+    assert_eq!((rig.owner(&id).await, rig.lifecycle.list().len()), (None, 0));
+    // One that may still be stopped is not.
+    rig.backend.script.lock().destroy = Step::Hangs;
+    assert_eq!(rig.lifecycle.destroy_anywhere(&id, None, false).await.unwrap_err().code(), Code::Timeout);
+    assert_eq!(rig.owner(&id).await.as_deref(), Some("del:me"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_sandbox_of_another_scope_is_not_ended_for_this_one() {
+    let rig = Rig::plain();
+    let id = scope("t").hashed_id();
+    rig.backend.plant(&id, Some(&scope("somebody-else")));
+    let error = rig.lifecycle.destroy_anywhere(&id, Some(&scope("t")), true).await.unwrap_err();
+    assert_eq!((error.code(), rig.backend.live()), (Code::IdentityCollision, 1));
+}
+
+#[tokio::test(start_paused = true)]
 async fn what_cannot_be_listed_is_found_by_its_scope() {
     let rig = Rig::new(Features { findable: true, ..Features::default() }, settings());
     let id = scope("t").hashed_id();
