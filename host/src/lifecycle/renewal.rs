@@ -111,6 +111,8 @@ impl Inner {
             Renewal::Lost => self.recover(&slot.id, doomed).await,
         };
         match kept {
+            // Its marker is as it was.
+            Ok(true) if doomed => {}
             Ok(true) => {
                 tracing::info!(provider = %self.provider, sandbox = %slot.id, "lease had lapsed; claimed it again")
             }
