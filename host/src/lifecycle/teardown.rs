@@ -172,8 +172,16 @@ impl Inner {
             Ok(Stopped::Yes | Stopped::NotHere) => {}
             // Its place in a shared count is left too: under this id a peer may have made another one already.
             Ok(Stopped::Refused | Stopped::InUse) => self.forget(slot, "it is dead, and not ours to remove"),
-            // What is left of it is free again when our lease has lapsed.
-            Err(error) => self.forget(slot, error.message()),
+            Err(error) => {
+                // No stop that may still land can harm what is dead: its marker keeps nobody from making another.
+                if error.code() == Code::Timeout
+                    && let Err(error) = self.store.release(&slot.id).await
+                {
+                    tracing::warn!(provider = %self.provider, sandbox = %slot.id, %error, "its teardown marker stays until it lapses");
+                }
+                // What is left of it is free again when our lease has lapsed.
+                self.forget(slot, error.message());
+            }
         }
     }
 

@@ -271,10 +271,11 @@ impl World {
                 continue;
             }
             let Some(lifecycle) = &life.lifecycle else { continue };
-            let busy = lifecycle
-                .list()
-                .iter()
-                .any(|status| status.id == id && matches!(status.phase, PhaseName::TearingDown | PhaseName::Creating));
+            // The stop of a doomed one may still land.
+            let busy = lifecycle.list().iter().any(|status| {
+                let moving = matches!(status.phase, PhaseName::TearingDown | PhaseName::Creating);
+                status.id == id && (moving || status.doomed)
+            });
             if !busy {
                 self.violated(
                     now,
